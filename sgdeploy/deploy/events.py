@@ -1,0 +1,172 @@
+"""What happens during a command, as typed values in one stream; the console shows them, nobody else prints.
+
+``to_json`` of an event is one line of ``--json`` output: ``{"event": "<kind>", "time": …, …}``; ``time`` (seconds
+since the epoch) is added by the console when it writes the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+State: TypeAlias = Literal["planned", "starting", "loading", "warming", "ready", "failed", "lost", "stopped"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events."""
+
+    kind: ClassVar[str] = "event"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the event as plain JSON values, its kind first."""
+        return {"event": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Step(Event):
+    """A numbered stage of a command begins: ``[2/7] facts of 16 hosts``."""
+
+    kind: ClassVar[str] = "step"
+    number: int
+    of: int
+    title: str
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    """A sentence that the operator should read. ``host`` is "" where it is about all."""
+
+    kind: ClassVar[str] = "note"
+    message: str
+    level: Literal["info", "warning"] = "info"
+    host: str = ""
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class HostState(Event):
+    """A host changed: ``connected``, ``checked``, ``prepared``, ``started``, ``stopping``, ``stopped``, ``lost``."""
+
+    kind: ClassVar[str] = "host"
+    host: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class RankState(Event):
+    """A process changed its state or phase, or has a new last line.
+
+    Attributes:
+        process: id in the plan.
+        host: inventory name.
+        state: where it stands.
+        phase: the last log milestone it reached, in words (``weights loaded``), or "".
+        seconds: since its start.
+        line: its last log line, stripped of colour codes, cut to 200 characters.
+        changed: whether state or phase changed (plain output prints only those).
+    """
+
+    kind: ClassVar[str] = "rank"
+    process: str
+    host: str
+    state: State
+    phase: str
+    seconds: float
+    line: str = ""
+    changed: bool = True
+
+
+@dataclass(frozen=True)
+class Heartbeat(Event):
+    """Nothing new for a while: what is being waited for, counted by state."""
+
+    kind: ClassVar[str] = "heartbeat"
+    seconds: float
+    counts: dict[str, int]
+    waiting_for: str
+
+
+@dataclass(frozen=True)
+class ProcessFailed(Event):
+    """A process died or failed; sent at once, before anything is stopped."""
+
+    kind: ClassVar[str] = "failed"
+    process: str
+    host: str
+    reason: str
+    lines: tuple[str, ...]
+    log: str
+    seconds_to_report: float | None
+
+
+@dataclass(frozen=True)
+class Completion(Event):
+    """The completion that proves that the deployment serves."""
+
+    kind: ClassVar[str] = "completion"
+    tokens: int
+    text: str
+    seconds: float
+    prompt: str
+
+
+@dataclass(frozen=True)
+class Outcome(Event):
+    """The last event of a command: ``ready``, ``started`` (--no-wait), ``stopped``, ``nothing``, ``dry-run``."""
+
+    kind: ClassVar[str] = "outcome"
+    outcome: str
+    message: str
+    seconds: float
+
+
+Tell: TypeAlias = Callable[[Event], None]
+"""How a use case speaks: it hands over events; it never prints."""
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One row of `status`."""
+
+    process: str
+    host: str
+    unit: str
+    state: State
+    pid: int | None
+    phase: str
+    seconds: float | None
+    http: str
+    line: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class DeploymentStatus:
+    """What `status` found.
+
+    Attributes:
+        name: deployment.
+        state: ``ready`` (exit 0), ``degraded`` or ``starting`` (exit 1), ``down`` (exit 9).
+        digest: digest of the plan that runs, "" when down.
+        drift: sentences on how what runs differs from the profile's plan.
+        unreachable: host → reason.
+        locked_by: who is at work on it now, "" for nobody.
+        processes: one row per process, plan order.
+        front_door: ``http://address:port``.
+    """
+
+    name: str
+    state: Literal["ready", "starting", "degraded", "down"]
+    digest: str
+    drift: tuple[str, ...]
+    unreachable: dict[str, str]
+    locked_by: str
+    processes: tuple[ProcessStatus, ...]
+    front_door: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values."""
+        return asdict(self)

@@ -1,0 +1,22 @@
+"""Where our own data lies: from a checkout and from an installed wheel alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_dir(name: str) -> Path:
+    """Find one of ``profiles``, ``templates``, ``inventories``.
+
+    In a checkout they stand beside the package; in a wheel they travel as ``sgdeploy/_data/<name>``.
+
+    Raises:
+        FileNotFoundError: the installation is broken.
+    """
+    for base in (_PACKAGE / "_data", _PACKAGE.parent):
+        found = base / name
+        if found.is_dir():
+            return found
+    raise FileNotFoundError(f"{name}/ is missing beside the sgdeploy package; reinstall sgdeploy")

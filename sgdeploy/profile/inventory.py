@@ -1,0 +1,46 @@
+"""Hosts and groups: who there is, how to connect, and which data address each has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host.
+
+    Attributes:
+        name: inventory name, unique; group and host names share no name.
+        ssh: name or address to connect to; may be an alias of ``~/.ssh/config``.
+        address: data address that appears in flags; the name itself unless given.
+        connection: ``ssh`` or ``local`` (this machine, no sshd).
+        user: ssh user or None for what the ssh configuration says.
+        port: ssh port or None for what the ssh configuration says.
+        nic: network interface that carries ``address``, or None for the platform's default.
+        ib_devices: RDMA devices in order, or None for the platform's default.
+    """
+
+    name: str
+    ssh: str
+    address: str
+    connection: Literal["ssh", "local"] = "ssh"
+    user: str | None = None
+    port: int | None = None
+    nic: str | None = None
+    ib_devices: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All known hosts, groups, and how host keys are treated.
+
+    Attributes:
+        hosts: by inventory name, in file order.
+        groups: group name → host names in order.
+        known_hosts: ``strict`` or ``off``.
+    """
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    known_hosts: Literal["strict", "off"] = "strict"
