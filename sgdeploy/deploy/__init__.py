@@ -1,0 +1,1 @@
+"""The use cases: up, down, status, in order over time."""

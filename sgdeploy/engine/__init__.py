@@ -1,0 +1,1 @@
+"""What we know of the engine: flags and log milestones, as data with one reader each."""

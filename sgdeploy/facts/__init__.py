@@ -1,0 +1,1 @@
+"""What a host is like, and whether it fits the plan."""

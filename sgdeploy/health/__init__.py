@@ -1,0 +1,1 @@
+"""Judging processes from observations; owns no clock."""

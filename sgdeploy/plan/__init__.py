@@ -1,0 +1,1 @@
+"""The plan: profile and inventory become processes, computed once."""

@@ -1,0 +1,1 @@
+"""Loading a profile: YAML that remembers its places, merged and validated."""

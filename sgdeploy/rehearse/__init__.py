@@ -1,0 +1,1 @@
+"""The simulated engine, sent to hosts and imported by nobody."""

@@ -1,0 +1,1 @@
+"""Open lines to hosts: the node helper over SSH or as a subprocess."""

@@ -1,0 +1,1 @@
+"""The plan as readable bash scripts."""

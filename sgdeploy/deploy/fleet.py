@@ -1,0 +1,92 @@
+"""The open hosts of one command, and one way to ask all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sgdeploy.errors import HostFault, RemoteError
+from sgdeploy.plan.model import PlanHost
+from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession
+
+Refusal: TypeAlias = "NodeError | LostHostError"
+Arguments: TypeAlias = "Callable[[PlanHost], Json]"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the hosts said to one question: a result or a refusal for each host that was asked."""
+
+    results: Mapping[str, Json]
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> tuple[HostFault, ...]:
+        """One fault per host that refused or was lost."""
+        return tuple(refusal.fault for refusal in self.refusals.values())
+
+
+class Fleet:
+    """Sessions by host name. A host that is lost stays in the fleet; every later question to it is a refusal."""
+
+    def __init__(self, sessions: Mapping[str, NodeSession]) -> None:
+        """Take the sessions that could be opened."""
+        self.sessions = dict(sessions)
+
+    async def ask(
+        self,
+        op: str,
+        arguments: Arguments,
+        *,
+        hosts: Iterable[str] | None = None,
+        limit: float = 30.0,
+    ) -> Answers:
+        """Ask all hosts (or the named ones) at the same time; no host waits for another.
+
+        Args:
+            op: operation of the node protocol.
+            arguments: builds the arguments for a host.
+            hosts: names; those without a session are left out.
+            limit: seconds that one answer may take.
+        """
+        wanted = list(self.sessions) if hosts is None else [name for name in hosts if name in self.sessions]
+        results: dict[str, Json] = {}
+        refusals: dict[str, Refusal] = {}
+
+        async def one(name: str) -> None:
+            session = self.sessions[name]
+            try:
+                results[name] = await session.call(op, arguments(session.host), limit=limit)
+            except (NodeError, LostHostError) as refusal:
+                refusals[name] = refusal
+
+        await asyncio.gather(*(one(name) for name in wanted))
+        order = {name: position for position, name in enumerate(wanted)}
+        return Answers(
+            dict(sorted(results.items(), key=lambda item: order[item[0]])),
+            dict(sorted(refusals.items(), key=lambda item: order[item[0]])),
+        )
+
+    def has(self, host: str) -> bool:
+        """Tell whether a session to the host was opened."""
+        return host in self.sessions
+
+
+async def open_fleet(connector: Connector, hosts: Iterable[PlanHost]) -> Fleet:
+    """Open every host or none.
+
+    Raises:
+        RemoteError: names each host that could not be reached, with its reason and next step.
+    """
+    wanted = tuple(hosts)
+    opened = await connector.open_all(wanted)
+    if opened.faults:
+        count = len(opened.faults)
+        raise RemoteError(
+            f"{count} of {len(wanted)} host{'s' if len(wanted) != 1 else ''} could not be reached",
+            opened.faults,
+            hint="nothing was changed on any host",
+        )
+    return Fleet(opened.sessions)

@@ -1,0 +1,68 @@
+"""One writer at a time: a lock on the host of the first leader.
+
+The lock is an ``flock`` held by our node helper on that host. It is taken atomically, and it is freed by the kernel when
+the helper ends: on release, on any error, on Ctrl-C, and also when the controller is killed or its network is cut (the
+helper ends when it hears nothing). So no lock can outlive its owner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.options import Owner
+from sgdeploy.errors import LockedError
+from sgdeploy.plan.model import PlanHost
+from sgdeploy.remote.base import Json, LostHostError, NodeError
+
+RELEASE_LIMIT = 5.0
+"""Seconds given to a polite release; after that the end of the helper frees the lock anyway."""
+
+
+@asynccontextmanager
+async def locked(fleet: Fleet, host: PlanHost, owner: Owner) -> AsyncIterator[None]:
+    """Hold the deployment's lock for the body of the ``with``.
+
+    Raises:
+        LockedError: somebody else holds it; says who, since when and with which command.
+        NodeError: the lock file cannot be made (no right, no space).
+    """
+    session = fleet.sessions[host.host]
+    try:
+        await session.call(
+            "lock", {"run_dir": host.run_dir, "owner": {**owner.to_json(), "since": time.time()}}
+        )
+    except NodeError as error:
+        if error.code == "locked":
+            raise held_by(host, error.details.get("owner") or {}) from error
+        raise
+    try:
+        yield
+    finally:
+        try:
+            await session.call("unlock", {"run_dir": host.run_dir}, limit=RELEASE_LIMIT)
+        except (NodeError, LostHostError):
+            await session.close()
+
+
+def held_by(host: PlanHost, owner: Json) -> LockedError:
+    """Build the message for a deployment that another controller works on."""
+    return LockedError(
+        f"another sgdeploy works on this deployment: {describe(owner)} (lock on host {host.host})",
+        hint="wait until it has ended; the lock frees itself when that command ends or its connection is lost",
+    )
+
+
+def describe(owner: Json) -> str:
+    """Say who holds a lock: ``root@laptop (pid 12), since 14:03:22, command `sgdeploy up x.yaml` ``."""
+    since = owner.get("since")
+    clock = (
+        datetime.fromtimestamp(since).astimezone().strftime("%H:%M:%S")
+        if isinstance(since, int | float)
+        else "?"
+    )
+    who = f"{owner.get('user', '?')}@{owner.get('host', '?')} (pid {owner.get('pid', '?')})"
+    return f"{who}, since {clock}, command `{owner.get('command', '?')}`"

@@ -1,0 +1,70 @@
+"""What a command asks of a use case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who runs the command: shown to whoever finds the deployment locked, and kept in the audit log.
+
+    Attributes:
+        user: login name on the controller.
+        host: host name of the controller.
+        pid: process id on the controller.
+        command: the command as typed (no secrets are ever typed).
+    """
+
+    user: str
+    host: str
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        """Give ``user@host (pid 123)``."""
+        return f"{self.user}@{self.host} (pid {self.pid})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """How ``up`` behaves.
+
+    Attributes:
+        owner: who asks.
+        timeout: overall limit in seconds instead of the profile's, or None.
+        wait: False ends ``up`` once every process lives, without waiting for ready.
+        dry_run: connect and check, touch nothing.
+        keep: leave what was started running when bring-up fails.
+        secrets: value of every secret variable that the plan names.
+    """
+
+    owner: Owner
+    timeout: float | None = None
+    wait: bool = True
+    dry_run: bool = False
+    keep: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class DownOptions:
+    """How ``down`` behaves.
+
+    Attributes:
+        owner: who asks.
+        grace: seconds given to the leaders to drain instead of the profile's, or None.
+        now: kill at once, no drain.
+        keep_records: leave records on the hosts even after the proof (for a look afterwards).
+    """
+
+    owner: Owner
+    grace: float | None = None
+    now: bool = False
+    keep_records: bool = False

@@ -1,0 +1,125 @@
+"""What the hosts have on record about a deployment, read back as typed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sgdeploy.deploy.fleet import Fleet, Refusal
+from sgdeploy.errors import StateError
+from sgdeploy.plan.model import Plan
+from sgdeploy.remote.base import Json
+
+
+@dataclass(frozen=True)
+class RecordedProcess:
+    """One process as its host recorded it, and how it stands now.
+
+    Attributes:
+        id: id in the recorded plan.
+        host: inventory name.
+        pid: of the main process.
+        alive: pid, start time and boot id all match a living process.
+        exit: ``{"code": 3}`` or ``{"signal": 9}`` or None while it lives or where nobody saw its end.
+        pids: all living descendants, itself included.
+        wall: start time on the host's clock, seconds since the epoch, or None.
+        log: absolute path of its log on the host.
+    """
+
+    id: str
+    host: str
+    pid: int | None
+    alive: bool
+    exit: Mapping[str, int] | None
+    pids: tuple[int, ...]
+    wall: float | None
+    log: str
+
+
+@dataclass(frozen=True)
+class HostRecords:
+    """All that one host has on record.
+
+    Attributes:
+        host: inventory name.
+        launch: content of launch.json, or None where nothing was started.
+        plan: the plan as it was started, or None.
+        processes: every recorded process.
+    """
+
+    host: str
+    launch: Json | None
+    plan: Plan | None
+    processes: tuple[RecordedProcess, ...]
+
+    @property
+    def living(self) -> tuple[RecordedProcess, ...]:
+        """Processes of which the main process or any descendant lives."""
+        return tuple(process for process in self.processes if process.alive or process.pids)
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is on record."""
+        return self.launch is None and self.plan is None and not self.processes
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of all hosts that answered, and the refusals of those that did not."""
+
+    hosts: Mapping[str, HostRecords]
+    refusals: Mapping[str, Refusal]
+
+    @property
+    def living(self) -> Iterator[RecordedProcess]:
+        """All living processes of all hosts."""
+        return (process for records in self.hosts.values() for process in records.living)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The distinct plans found, in host order (more than one only after a broken change)."""
+        found: dict[str, Plan] = {}
+        for records in self.hosts.values():
+            if records.plan is not None:
+                found.setdefault(records.plan.digest, records.plan)
+        return tuple(found.values())
+
+
+async def read_records(fleet: Fleet) -> Records:
+    """Ask every open host what it has on record.
+
+    Raises:
+        StateError: a host's records cannot be read back (damaged, or of another version).
+    """
+    answers = await fleet.ask("records", lambda host: {"run_dir": host.run_dir})
+    return Records({name: _parse(name, result) for name, result in answers.results.items()}, answers.refusals)
+
+
+def _parse(host: str, result: Json) -> HostRecords:
+    try:
+        plan = result.get("plan")
+        return HostRecords(
+            host=host,
+            launch=result.get("launch"),
+            plan=None if plan is None else Plan.from_json(plan),
+            processes=tuple(_process(host, record) for record in result.get("processes", [])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise StateError(
+            f"{host}: the records of this deployment cannot be read: {reason}",
+            hint="they may come from another version of sgdeploy; use that version, or look at the run folder on the host",
+        ) from error
+
+
+def _process(host: str, record: Json) -> RecordedProcess:
+    return RecordedProcess(
+        id=record["id"],
+        host=host,
+        pid=record.get("pid"),
+        alive=bool(record["alive"]),
+        exit=record.get("exit"),
+        pids=tuple(record.get("pids") or ()),
+        wall=record.get("wall"),
+        log=record.get("log", ""),
+    )

@@ -1,0 +1,95 @@
+"""What this controller knows of its deployments, so that a name finds its hosts.
+
+``<state>/<name>/`` holds ``plan.json`` (the last plan that was started from here) and ``known.json`` (the profile's
+path). It is a convenience only: the truth is on the hosts, and a profile alone is enough on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgdeploy.errors import StateError
+from sgdeploy.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class Known:
+    """A deployment as the registry remembers it.
+
+    Attributes:
+        name: of the deployment.
+        plan: the plan that was started last.
+        profile: absolute path of the profile at that time (it may be gone since).
+    """
+
+    name: str
+    plan: Plan
+    profile: Path
+
+
+def default_base(environ: Mapping[str, str]) -> Path:
+    """Give ``$XDG_STATE_HOME/sgdeploy/.controller``, or ``~/.local/state/sgdeploy/.controller``.
+
+    The dot keeps it apart from the run folders of local hosts, which are named after deployments.
+    """
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "sgdeploy" / ".controller"
+
+
+class Registry:
+    """The deployments known on this machine, one folder each."""
+
+    def __init__(self, base: Path) -> None:
+        """Keep the folder; it is made on the first write."""
+        self.base = base
+
+    def remember(self, plan: Plan, profile: Path) -> None:
+        """Write down a plan that is about to be started."""
+        folder = self.base / plan.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(folder / "plan.json", json.dumps(plan.to_json()))
+        _write(folder / "known.json", json.dumps({"profile": str(profile.absolute())}))
+
+    def recall(self, name: str) -> Known | None:
+        """Give what is known under a name, or None.
+
+        Raises:
+            StateError: the record is damaged or of another version.
+        """
+        folder = self.base / name
+        try:
+            plan = Plan.from_json(json.loads((folder / "plan.json").read_text()))
+            profile = Path(json.loads((folder / "known.json").read_text())["profile"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise StateError(
+                f"{folder}: the record of deployment {name} cannot be read: {reason}",
+                hint=f"name the profile's path instead of {name}, or remove the folder",
+            ) from error
+        return Known(name, plan, profile)
+
+    def names(self) -> tuple[str, ...]:
+        """List all known deployments, sorted."""
+        if not self.base.is_dir():
+            return ()
+        return tuple(sorted(entry.name for entry in self.base.iterdir() if (entry / "plan.json").is_file()))
+
+    def forget(self, name: str) -> None:
+        """Drop what is known under a name; no error if there is nothing."""
+        shutil.rmtree(self.base / name, ignore_errors=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file as a whole, so that a reader never sees half of it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(temporary).replace(path)

@@ -1,0 +1,179 @@
+"""Stopping what we started, and proving that it is gone.
+
+Order (facts of the engine): a follower ignores SIGTERM and a TERM to the whole group kills schedulers in mid-step, so the
+leaders get TERM first and drain; their followers then leave by themselves; whoever is left gets TERM as a group, then KILL
+as a tree. Only recorded processes and their proven descendants are ever signalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from sgdeploy.deploy.events import HostState, Note, Tell
+from sgdeploy.deploy.fleet import Answers, Fleet
+from sgdeploy.errors import HostFault, Leftover
+from sgdeploy.plan.model import Plan
+from sgdeploy.remote.base import Json
+
+FOLLOW_GRACE = 8.0
+"""Seconds for followers to leave after their leader did (the real engine: 6 to 8 s after TERM to the leader)."""
+
+TERM_GRACE = 3.0
+"""Seconds between TERM to a group and KILL."""
+
+KILL_GRACE = 10.0
+"""Seconds for the kernel to take away what was killed (a process in disk sleep goes late)."""
+
+SLACK = 15.0
+"""Seconds added to a bounded wait on the node, for the answer to travel."""
+
+
+@dataclass
+class Stopped:
+    """What stopping found: who was signalled, and what could not be proven gone."""
+
+    leftovers: list[Leftover] = field(default_factory=list)
+    faults: list[HostFault] = field(default_factory=list)
+
+    @property
+    def proven(self) -> bool:
+        """Everything is gone, on every host."""
+        return not self.leftovers and not self.faults
+
+
+class Stopper:
+    """Takes the processes of one recorded plan down on the hosts of a fleet."""
+
+    def __init__(self, fleet: Fleet, plan: Plan, tell: Tell) -> None:
+        """Keep the recorded plan: it says who leads and which ports must be free afterwards."""
+        self._fleet = fleet
+        self._plan = plan
+        self._tell = tell
+
+    async def stop(self, living: Mapping[str, Collection[str]], *, grace: float, now: bool) -> Stopped:
+        """Stop the given processes and prove it.
+
+        Args:
+            living: host → ids of recorded processes that (or whose descendants) live.
+            grace: seconds that leaders may take to drain.
+            now: no drain, KILL at once.
+        """
+        stopped = Stopped()
+        left = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
+        for host in left:
+            self._tell(HostState(host, "stopping", f"{len(left[host])} processes"))
+        if not now:
+            left = await self._leaders_first(left, grace, stopped)
+            left = await self._pass(left, "group", "TERM", TERM_GRACE, stopped)
+        left = await self._pass(left, "tree", "KILL", KILL_GRACE, stopped)
+        return stopped
+
+    async def _leaders_first(
+        self, left: dict[str, list[str]], grace: float, stopped: Stopped
+    ) -> dict[str, list[str]]:
+        leaders = {process.id for process in self._plan.leaders}
+        first = {host: [i for i in ids if i in leaders] for host, ids in left.items()}
+        first = {host: ids for host, ids in first.items() if ids}
+        if not first:
+            return left
+        self._collect(await self._signal(first, "main", "TERM"), stopped)
+        self._collect(await self._gone(first, "main", grace), stopped)
+        answers = await self._gone(left, "tree", min(grace, FOLLOW_GRACE))
+        self._collect(answers, stopped)
+        return self._survivors(answers)
+
+    async def _pass(
+        self, left: dict[str, list[str]], scope: str, signal: str, patience: float, stopped: Stopped
+    ) -> dict[str, list[str]]:
+        """Signal whoever is left, wait, and give who is left then; after KILL they are leftovers."""
+        if not left:
+            return left
+        self._collect(await self._signal(left, scope, signal), stopped)
+        answers = await self._gone(left, "tree", patience)
+        self._collect(answers, stopped)
+        if signal == "KILL":
+            stopped.leftovers += [
+                Leftover(host, f"process {s['pid']} ({s['title']}) of {s['id']} is still there after SIGKILL")
+                for host, result in answers.results.items()
+                for s in result["survivors"]
+            ]
+        return self._survivors(answers)
+
+    async def _signal(self, ids: Mapping[str, list[str]], scope: str, signal: str) -> Answers:
+        return await self._fleet.ask(
+            "signal",
+            lambda host: {"run_dir": host.run_dir, "ids": ids[host.host], "scope": scope, "signal": signal},
+            hosts=ids,
+        )
+
+    async def _gone(self, ids: Mapping[str, list[str]], scope: str, patience: float) -> Answers:
+        return await self._fleet.ask(
+            "await_gone",
+            lambda host: {
+                "run_dir": host.run_dir,
+                "ids": ids[host.host],
+                "scope": scope,
+                "timeout": patience,
+            },
+            hosts=ids,
+            limit=patience + SLACK,
+        )
+
+    @staticmethod
+    def _survivors(answers: Answers) -> dict[str, list[str]]:
+        found = {
+            host: sorted({survivor["id"] for survivor in result["survivors"]})
+            for host, result in answers.results.items()
+        }
+        return {host: ids for host, ids in found.items() if ids}
+
+    @staticmethod
+    def _collect(answers: Answers, stopped: Stopped) -> None:
+        known = {fault.host for fault in stopped.faults}
+        stopped.faults += [fault for fault in answers.faults if fault.host not in known]
+
+    async def tidy(self, hosts: Collection[str], *, keep_records: bool, audit: tuple[str, str]) -> Stopped:
+        """After the processes are gone: ports free, hugepages back, records away; each step proven per host.
+
+        Args:
+            hosts: names of hosts to tidy.
+            keep_records: leave the records where they are.
+            audit: who did what, for the audit line on each host.
+        """
+        stopped = Stopped()
+        ports = await self._fleet.ask("ports", lambda host: {"ports": self._ports(host.host)}, hosts=hosts)
+        self._collect(ports, stopped)
+        for host, result in ports.results.items():
+            stopped.leftovers += [Leftover(host, _port(entry)) for entry in result["listening"]]
+        restored = await self._fleet.ask(
+            "restore", lambda host: {"run_dir": host.run_dir, "sysfs_root": host.sysfs_root}, hosts=hosts
+        )
+        self._collect(restored, stopped)
+        await self._fleet.ask(
+            "audit", lambda host: {"run_dir": host.run_dir, "who": audit[0], "what": audit[1]}, hosts=hosts
+        )
+        bad = {item.host for item in (*stopped.leftovers, *stopped.faults)}
+        clean = [host for host in hosts if host not in bad]
+        if not keep_records:
+            self._collect(
+                await self._fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=clean), stopped
+            )
+        for host in clean:
+            self._tell(HostState(host, "stopped"))
+        for host in sorted(bad):
+            self._tell(Note("its records are kept until it is proven clean", "warning", host))
+        return stopped
+
+    def _ports(self, host: str) -> list[Json]:
+        return [
+            {"address": process.address, "port": port}
+            for process in self._plan.on_host(host)
+            for port in process.listens.values()
+            if port is not None
+        ]
+
+
+def _port(entry: Json) -> str:
+    who = f"pid {entry['pid']} ({entry['command']})" if entry.get("pid") else "a process that we may not see"
+    return f"port {entry['port']} is held by {who}"
