@@ -168,6 +168,11 @@ class Process(Frozen):
         """Its short name below the deployment: ``native/n01/r07``."""
         return self.id.partition("/")[2]
 
+    @property
+    def key(self) -> str:
+        """Its file name below the run folder, without an ending: ``native-n01-r07``."""
+        return self.label.replace("/", "-")
+
 
 class FrontDoor(Frozen):
     """Where a client sends requests, and the completion that proves that the deployment serves.
