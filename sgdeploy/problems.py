@@ -47,6 +47,7 @@ class Problem:
         hint: the next step, a sentence or a command; None where the message says all.
         path: the key in the *merged* profile that it is about; () for the whole file.
         at: whether the caret belongs under the key or under its value.
+        span: offset and width, in characters, of the part of a text value that it is about; None for all of it.
         place: filled in by ``Places.place`` once the path has been looked up, or at once by the reader.
         level: an error stops everything before a host is touched; a warning is shown and goes on.
         code: a short stable name for machines, such as ``flag-unknown``.
@@ -59,6 +60,7 @@ class Problem:
     place: Place | None = None
     level: Level = "error"
     code: str = ""
+    span: tuple[int, int] | None = None
 
     def at_place(self, place: Place | None) -> Problem:
         """Return the same problem with its place filled in."""
