@@ -1,0 +1,216 @@
+"""The one object that prints. Made in ``cli``, handed down as ``tell``; data to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
+
+from rich.console import Console as Terminal
+from rich.text import Text
+
+from sgdeploy.console.caret import problem_json, problem_lines, summary
+from sgdeploy.console.faults import error_json, error_lines
+from sgdeploy.console.lines import event_lines
+from sgdeploy.console.live import LiveBoard
+from sgdeploy.console.plans import host_lines, plan_lines
+from sgdeploy.console.statuses import overview_lines, status_lines
+from sgdeploy.console.stream import Sink
+from sgdeploy.console.text import clean
+from sgdeploy.deploy.events import Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, Step
+from sgdeploy.errors import SgdeployError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from sgdeploy.deploy.events import DeploymentStatus
+    from sgdeploy.plan.model import Plan
+    from sgdeploy.problems import Problem
+
+Mode: TypeAlias = "Literal['live', 'plain', 'json']"
+
+_ON_BOARD = (Step, HostState, RankState, Heartbeat)
+"""Events that the live table itself shows; the others are printed above it."""
+
+_WHEN_QUIET = (ProcessFailed, Outcome)
+
+
+class Console:
+    """Shows events, problems, errors, plans and statuses in one of three modes.
+
+    ``live`` keeps a table of all ranks on stderr while a command runs; ``plain`` writes a line per change; ``json``
+    writes one object per line to stdout and nothing but errors to stderr. Text from files, logs and hosts is made
+    harmless first (no escape sequences, no markup).
+    """
+
+    def __init__(
+        self,
+        mode: Mode,
+        *,
+        out: TextIO,
+        err: TextIO,
+        quiet: bool = False,
+        color: bool | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Make a console.
+
+        Args:
+            mode: how to show what happens.
+            out: where data goes.
+            err: where everything else goes.
+            quiet: show failures, warnings and the outcome only.
+            color: True or False to insist, None for what the terminal and ``NO_COLOR`` say.
+            clock: seconds since the epoch.
+        """
+        self.mode: Mode = mode
+        self._quiet = quiet
+        self._clock = clock
+        self._out = _terminal(Sink(out), color)
+        self._err = _terminal(Sink(err), color)
+        self._board = LiveBoard(self._err, clock)
+        self._failures_shown: set[str] = set()
+
+    # What happens during a command
+
+    def tell(self, event: Event) -> None:
+        """Show one event."""
+        if self.mode == "json":
+            kind = event.to_json()
+            self._json({"event": kind.pop("event"), "time": round(self._clock(), 3), **kind})
+            return
+        if isinstance(event, ProcessFailed):
+            self._failures_shown.add(event.process)
+        if self._board.is_open:
+            self._board.hear(event)
+            if isinstance(event, _ON_BOARD):
+                return
+        if not self._quiet or isinstance(event, _WHEN_QUIET) or getattr(event, "level", "") == "warning":
+            self._print(self._err, event_lines(event))
+
+    @contextmanager
+    def watching(self, plan: Plan) -> Iterator[None]:
+        """Keep the live table of a plan's ranks on the screen for the body of the ``with``; its last state stays.
+
+        In the other modes, and when quiet, nothing is drawn. The terminal is given back however the body ends.
+        """
+        if self.mode == "live" and not self._quiet:
+            self._board.open(plan)
+        try:
+            yield
+        finally:
+            self._board.close()
+
+    def close(self) -> None:
+        """Give the terminal back. For a way out that skips ``watching``'s own end; calling it twice is fine."""
+        self._board.close()
+
+    # What a command has to say
+
+    def say(self, message: str) -> None:
+        """Write a sentence for the operator; not in JSON mode, not when quiet."""
+        if self.mode != "json" and not self._quiet:
+            self._print(self._err, [Text(clean(message))])
+
+    def problems(self, problems: Sequence[Problem]) -> None:
+        """Show problems as a compiler does, and how many there are; nothing for none."""
+        if not problems:
+            return
+        if self.mode == "json":
+            for problem in problems:
+                self._json({"event": "problem", **problem_json(problem)})
+            return
+        self._print(self._err, [line for problem in problems for line in problem_lines(problem)])
+        self._print(self._err, [Text(summary(problems), "bold")])
+
+    def error(self, error: SgdeployError) -> None:
+        """Show an error of the family: on stderr in every mode, and as an object on stdout in JSON mode."""
+        self.close()
+        if self.mode == "json":
+            self._json({**error_json(error), "time": round(self._clock(), 3)})
+        self._print(self._err, error_lines(error, self._failures_shown))
+
+    def fault_of_ours(self, message: str, advice: str) -> None:
+        """Show that sgdeploy itself failed, and what to do about it."""
+        self.close()
+        if self.mode == "json":
+            self._json({"event": "error", "kind": "InternalError", "exit_code": 70, "message": message, "hint": advice})
+        head = Text.assemble(("error: ", "bold red"), f"sgdeploy failed: {clean(message)}")
+        self._print(self._err, [head, Text.assemble(("hint: ", "cyan"), clean(advice))])
+
+    # Data
+
+    def plan(self, plan: Plan) -> None:
+        """Write a plan: a summary, or its public JSON object."""
+        if self.mode == "json":
+            self.json(plan.to_json())
+        else:
+            self._print(self._out, plan_lines(plan))
+
+    def plan_of_host(self, plan: Plan, host: str) -> None:
+        """Write what one host of a plan gets.
+
+        Raises:
+            StopIteration: no host of the plan has that name.
+        """
+        chosen = next(each for each in plan.hosts if each.host == host)
+        if self.mode == "json":
+            processes = [process.model_dump(mode="json") for process in plan.on_host(host)]
+            self.json({"host": chosen.model_dump(mode="json"), "processes": processes})
+        else:
+            self._print(self._out, host_lines(plan, chosen))
+
+    def status(self, status: DeploymentStatus) -> None:
+        """Write what is known of one deployment."""
+        if self.mode == "json":
+            self.json(status.to_json())
+        else:
+            self._print(self._out, status_lines(status, width=_width(self._out)))
+
+    def overview(self, statuses: Sequence[DeploymentStatus]) -> None:
+        """Write one row per deployment; in JSON mode one object per line."""
+        if self.mode == "json":
+            for status in statuses:
+                self._json(status.to_json())
+        else:
+            self._print(self._out, overview_lines(statuses, width=_width(self._out)))
+
+    def line(self, text: str, **fields: Any) -> None:
+        """Write one line of data; in JSON mode its fields instead."""
+        if self.mode == "json":
+            self._json(fields)
+        else:
+            self._print(self._out, [Text(clean(text))])
+
+    def json(self, value: Any) -> None:
+        """Write one JSON value, indented on a terminal and on one line for a program."""
+        self._json(value, indent=2 if self._out.is_terminal else None)
+
+    # The only three places where anything is written
+
+    def _json(self, value: Any, indent: int | None = None) -> None:
+        # ASCII escapes keep terminal controls, line separators and half surrogates harmless and the line whole.
+        self._out.file.write(json.dumps(value, indent=indent, ensure_ascii=True) + "\n")
+        self._out.file.flush()
+
+    @staticmethod
+    def _print(terminal: Terminal, lines: Iterable[Text]) -> None:
+        for line in lines:
+            terminal.print(line, soft_wrap=True)
+        terminal.file.flush()
+
+
+def _terminal(sink: Sink, color: bool | None) -> Terminal:
+    return Terminal(
+        file=cast("TextIO", sink),
+        markup=False,
+        highlight=False,
+        emoji=False,
+        no_color=None if color is None else not color,
+        force_terminal=True if color else None,
+    )
+
+
+def _width(terminal: Terminal) -> int | None:
+    return terminal.width if terminal.is_terminal else None

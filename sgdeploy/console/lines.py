@@ -1,0 +1,110 @@
+"""Events as plain lines, one idea a line: what a pipe, a CI log and the space above the live table get."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from rich.text import Text
+
+from sgdeploy.console.live import STYLES, counted
+from sgdeploy.console.text import clean, duration, plural
+from sgdeploy.deploy.events import (
+    Completion,
+    Event,
+    Heartbeat,
+    HostState,
+    Note,
+    Outcome,
+    ProcessFailed,
+    RankState,
+    Step,
+)
+
+
+@singledispatch
+def event_lines(event: Event) -> list[Text]:
+    """Give the lines of one event; an event of an unknown kind is shown by its fields, never dropped."""
+    fields = "  ".join(f"{key}={clean(str(value))}" for key, value in event.to_json().items() if key != "event")
+    return [Text(f"{event.kind}: {fields}")]
+
+
+@event_lines.register
+def _step(event: Step) -> list[Text]:
+    return [Text(f"[{event.number}/{event.of}] {clean(event.title)}", "bold")]
+
+
+@event_lines.register
+def _note(event: Note) -> list[Text]:
+    style = "bold yellow" if event.level == "warning" else "cyan"
+    word = "warning" if event.level == "warning" else "note"
+    host = f"{clean(event.host)}: " if event.host else ""
+    return [Text.assemble((f"{word}: ", style), host, clean(event.message)), *hint_lines(event.hint)]
+
+
+@event_lines.register
+def _host(event: HostState) -> list[Text]:
+    detail = f" ({clean(event.detail)})" if event.detail else ""
+    style = STYLES.get(event.state, "")
+    return [Text.assemble(f"{clean(event.host)}: ", (clean(event.state), style), detail)]
+
+
+@event_lines.register
+def _rank(event: RankState) -> list[Text]:
+    if not event.changed:
+        return []
+    phase = f", {clean(event.phase)}" if event.phase else ""
+    return [
+        Text.assemble(
+            f"{clean(event.host)}: {short(event.process)} ",
+            (event.state, STYLES[event.state]),
+            f"{phase} ({duration(event.seconds)})",
+        )
+    ]
+
+
+@event_lines.register
+def _heartbeat(event: Heartbeat) -> list[Text]:
+    counts = counted(event.counts.items())
+    waiting = f"; waiting for {clean(event.waiting_for)}" if event.waiting_for else ""
+    return [Text.assemble(f"after {duration(event.seconds)}: ", counts, waiting)]
+
+
+@event_lines.register
+def _failed(event: ProcessFailed) -> list[Text]:
+    return failure_lines(event.process, event.host, event.reason, event.seconds_to_report) + evidence_lines(
+        event.lines, event.log
+    )
+
+
+@event_lines.register
+def _completion(event: Completion) -> list[Text]:
+    head = f"completion: {plural(event.tokens, 'token')} in {duration(event.seconds)}"
+    return [Text.assemble((head, "green"), f": {clean(event.prompt)!r} → {clean(event.text)!r}")]
+
+
+@event_lines.register
+def _outcome(event: Outcome) -> list[Text]:
+    style = "bold green" if event.outcome == "ready" else "bold"
+    return [Text.assemble((f"{clean(event.outcome)}: ", style), f"{clean(event.message)} ({duration(event.seconds)})")]
+
+
+def short(process: str) -> str:
+    """Give a process id below its deployment: ``native/n01/r07``."""
+    return clean(process.partition("/")[2] or process)
+
+
+def hint_lines(hint: str | None, indent: int = 2) -> list[Text]:
+    """Give the line of a hint, or none."""
+    return [Text.assemble(" " * indent, ("hint: ", "cyan"), clean(hint))] if hint else []
+
+
+def failure_lines(process: str, host: str, reason: str, seconds_to_report: float | None) -> list[Text]:
+    """Name a process that failed, on which host, how, and how long the news took."""
+    delay = "" if seconds_to_report is None else f" (reported {duration(seconds_to_report)} after its death)"
+    return [Text.assemble((f"{short(process)} failed", "bold red"), f" on {clean(host)}: {clean(reason)}{delay}")]
+
+
+def evidence_lines(lines: tuple[str, ...], log: str) -> list[Text]:
+    """Give the last log lines behind a bar, and where the whole log lies."""
+    shown = [Text.assemble("  ", ("| ", "dim"), clean(line)) for line in lines]
+    return shown + ([Text(f"  log: {clean(log)}")] if log else [])

@@ -1,0 +1,163 @@
+"""The live table: one row per rank while they fit, else one row per host and the ranks that hold the rest up."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from sgdeploy.console.board import STATES, Board, Rank
+from sgdeploy.console.text import clean, duration, grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.console import Console as Terminal
+
+    from sgdeploy.deploy.events import Event, State
+    from sgdeploy.plan.model import Plan
+
+RANK_ROWS = 40
+"""Up to so many ranks there is a row for each."""
+
+_FRAME = 4  # title, column heads, waiting line, and the line of the cursor
+_LAGGARDS = 5
+STYLES = {
+    "planned": "dim",
+    "starting": "cyan",
+    "loading": "cyan",
+    "warming": "magenta",
+    "ready": "green",
+    "failed": "bold red",
+    "lost": "bold red",
+    "stopped": "dim",
+}
+
+
+def board_lines(board: Board, now: float, *, width: int | None, height: int | None) -> list[Text]:
+    """Draw the board.
+
+    Args:
+        board: what is known.
+        now: the console's clock.
+        width: cells of the terminal, None for no limit.
+        height: lines of the terminal, None for no limit (the table that stays at the end).
+    """
+    room = None if height is None else max(height - _FRAME, 1)
+    lines = [_headline(board)]
+    if len(board.ranks) <= RANK_ROWS and (room is None or len(board.ranks) <= room):
+        lines += _rank_table(board.ranks.values(), now, width)
+    else:
+        lines += _host_view(board, now, width, room)
+    if board.waiting:
+        lines.append(Text(f"waiting for {clean(board.waiting)}", "dim"))
+    if width is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+    return lines
+
+
+def counted(counts: Iterable[tuple[str, int]]) -> Text:
+    """Write counts by state: ``12 ready · 4 loading``."""
+    return Text(" · ").join(Text(f"{count} {state}", STYLES.get(state, "")) for state, count in counts)
+
+
+def _headline(board: Board) -> Text:
+    counts = counted(reversed(board.counts().items()))
+    return Text.assemble((clean(board.title), "bold"), "  " if board.title and counts else "", counts)
+
+
+def _rank_table(ranks: Iterable[Rank], now: float, width: int | None) -> list[Text]:
+    head = [Text(title, "dim") for title in ("HOST", "RANK", "STATE", "PHASE", "TIME", "LAST LOG LINE")]
+    return grid([head, *(_rank_row(rank, now) for rank in ranks)], width=width)
+
+
+def _rank_row(rank: Rank, now: float) -> list[Text]:
+    return [
+        Text(clean(rank.host)),
+        Text(clean(rank.label)),
+        Text(rank.state, STYLES[rank.state]),
+        Text(clean(rank.phase)),
+        Text("" if rank.state == "planned" else duration(rank.age(now))),
+        Text(clean(rank.line), "dim"),
+    ]
+
+
+def _host_view(board: Board, now: float, width: int | None, room: int | None) -> list[Text]:
+    """Give hosts first, then the ranks that are failed or behind; what does not fit is counted."""
+    columns = [state for state in STATES if state in board.counts()]
+    hosts = list(board.hosts)
+    laggards = board.laggards(_LAGGARDS)
+    if room is not None:
+        laggards = laggards[: max(room // 3, 1)]
+        hosts = hosts[: max(room - len(laggards) - 2, 1)]
+    head = [Text(title, "dim") for title in ("HOST", *map(str.upper, columns), "HOST STATE")]
+    lines = grid([head, *([Text(clean(host)), *_cells(board, host, columns)] for host in hosts)], width=width)
+    if len(hosts) < len(board.hosts):
+        lines.append(Text(f"… and {len(board.hosts) - len(hosts)} more hosts", "dim"))
+    return lines + (_rank_table(laggards, now, width) if laggards else [])
+
+
+def _cells(board: Board, host: str, columns: Iterable[State]) -> list[Text]:
+    counts = board.counts(host)
+    return [*(_number(counts.get(state, 0), state) for state in columns), Text(clean(board.hosts[host]), "dim")]
+
+
+def _number(count: int, state: str) -> Text:
+    return Text(str(count), STYLES[state]) if count else Text("-", "dim")
+
+
+class LiveBoard:
+    """The board on a terminal, redrawn four times a second until ``close``; then its last state stays."""
+
+    def __init__(self, terminal: Terminal, clock: Callable[[], float]) -> None:
+        """Prepare; nothing is drawn before ``open``."""
+        self._terminal = terminal
+        self._clock = clock
+        self._board = Board()
+        self._lock = threading.Lock()  # rich redraws from a thread of its own
+        self._live: Live | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the table stands on the terminal now."""
+        return self._live is not None
+
+    def open(self, plan: Plan) -> None:
+        """Begin to draw, with a row for every process of the plan."""
+        with self._lock:
+            self._board = Board()
+            self._board.expect(plan)
+        if self._live is None:
+            self._live = Live(
+                console=self._terminal,
+                get_renderable=self._draw,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                refresh_per_second=4,
+            )
+            self._live.start()
+
+    def hear(self, event: Event) -> None:
+        """Take one event in; it shows at the next redraw."""
+        with self._lock:
+            self._board.hear(event, self._clock())
+
+    def close(self) -> None:
+        """Give the terminal back: cursor on, and the whole table as its last state. Calling it twice is fine."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+            for line in self._lines(height=None):
+                self._terminal.print(line, soft_wrap=True)
+
+    def _draw(self) -> Group:
+        return Group(*self._lines(height=self._terminal.height))
+
+    def _lines(self, *, height: int | None) -> list[Text]:
+        with self._lock:
+            return board_lines(self._board, self._clock(), width=self._terminal.width, height=height)

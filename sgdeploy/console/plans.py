@@ -1,0 +1,183 @@
+"""A plan that a person reads in a minute: who runs where, on which ports and cores, with which environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from sgdeploy.console.text import clean, duration, grid, plural, ranges, span
+from sgdeploy.plan.model import SecretRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sgdeploy.plan.model import EnvValue, Hugepages, KernelModule, Plan, PlanHost, Process
+
+
+def plan_lines(plan: Plan) -> list[Text]:
+    """Summarise a plan: head, stages and instances, hosts, environment and the leaders' commands."""
+    sections = (
+        ("instances", _instances(plan)),
+        ("hosts", grid([_titles(_HOST_TITLES), *(_host_row(plan, host) for host in plan.hosts)], indent=2)),
+        ("preparation", _preparation(plan)),
+        ("environment", _environment(plan.processes)),
+        ("commands", [line for leader in plan.leaders for line in _command(leader)]),
+    )
+    lines = _head(plan)
+    for title, body in sections:
+        if body:
+            lines += [Text(), Text(title, "bold"), *body]
+    return lines
+
+
+def host_lines(plan: Plan, host: PlanHost) -> list[Text]:
+    """Show everything that one host gets: preparation, and each process with its whole command and environment."""
+    lines = [Text.assemble((clean(host.host), "bold"), f" ({clean(host.address)}): {clean(host.run_dir)}")]
+    lines += [Text(f"  {sentence}") for sentence in _prepared(host)]
+    for process in plan.on_host(host.host):
+        lines += [Text(), *_command(process)]
+        facts = [("listens", _ports(process)), ("connects", ", ".join(map("=".join, process.connects.items())))]
+        facts += [("cores", ranges(process.cores or ())), ("memory nodes", ranges(process.memory_nodes or ()))]
+        facts += [("hugepages", _pages(process.hugepages)), ("devices", ", ".join(process.devices))]
+        facts += [("activate", ", ".join(process.activate)), ("folder", process.cwd or ""), ("log", process.log)]
+        lines += grid([(key, clean(value)) for key, value in facts if value], indent=4)
+        lines += grid([(name, "=", value) for name, value in _settings(process).items()], indent=4)
+    return lines
+
+
+def secret_text(value: EnvValue) -> str:
+    """Show a value; a secret as the profile writes it: ``${env:NAME}``."""
+    return f"${{env:{value.variable}}}" if isinstance(value, SecretRef) else clean(value)
+
+
+_HOST_TITLES = ("HOST", "ADDRESS", "SSH", "PROCESSES", "CORES", "PORTS")
+
+
+def _titles(titles: Iterable[str]) -> list[Text]:
+    return [Text(title, "dim") for title in titles]
+
+
+def _head(plan: Plan) -> list[Text]:
+    door, limits = plan.front_door, plan.limits
+    size = f"{plural(len(plan.processes), 'process')} on {plural(len(plan.hosts), 'host')}"
+    key = f", key {secret_text(door.api_key)}" if door.api_key else ""
+    clocks = f"overall {duration(limits.timeout)}, stall {duration(limits.stall)}, drain {duration(limits.grace)}"
+    title = Text.assemble((clean(plan.name), "bold"), f": {plan.topology} on {clean(plan.platform)}, {size}")
+    rows = [
+        ("engine", clean(plan.engine_version)),
+        ("digest", plan.digest),
+        ("front door", f"http://{clean(door.address)}:{door.port} (model {clean(door.model)}{key})"),
+        ("clocks", clocks),
+    ]
+    return [title, *grid(rows, indent=2)]
+
+
+def _instances(plan: Plan) -> list[Text]:
+    titles = ("STAGE", "INSTANCE", "HOSTS", "PROCESSES", "LEADER", "RENDEZVOUS")
+    rows: list[Sequence[str | Text]] = [_titles(titles)]
+    for number, units in enumerate(plan.stages, start=1):
+        for unit in units:
+            members = [process for process in plan.processes if process.unit == unit]
+            hosts = list(dict.fromkeys(clean(process.host) for process in members))
+            leader = next((process for process in members if process.leader), None)
+            meeting = sorted({p.connects["rendezvous"] for p in members if "rendezvous" in p.connects})
+            where = f"{clean(leader.host)} ({_ports(leader)})" if leader else ""
+            rows.append((str(number), clean(unit), span(hosts), str(len(members)), where, ", ".join(meeting)))
+    return grid(rows, indent=2)
+
+
+def _host_row(plan: Plan, host: PlanHost) -> Sequence[str]:
+    processes = list(plan.on_host(host.host))
+    cores = ranges(core for process in processes for core in process.cores or ())
+    ports = ranges(port for process in processes for port in process.listens.values() if port is not None)
+    how = "local" if host.connection == "local" else clean(host.ssh)
+    return (clean(host.host), clean(host.address), how, str(len(processes)), cores or "any", ports)
+
+
+def _preparation(plan: Plan) -> list[Text]:
+    """Give what is prepared on the hosts, said once where it is the same on all of them."""
+    wanted: dict[tuple[str, ...], list[str]] = {}
+    for host in plan.hosts:
+        own = {process.id: process.hugepages for process in plan.on_host(host.host) if process.hugepages}
+        each = [f"before each start: hugepages of {plural(len(own), 'process')}"] if own else []
+        wanted.setdefault((*_prepared(host), *each), []).append(clean(host.host))
+    return [Text(f"  {span(hosts)}: {sentence}") for sentences, hosts in wanted.items() for sentence in sentences]
+
+
+def _prepared(host: PlanHost) -> list[str]:
+    sentences = [_module(module) for module in host.modules]
+    if host.hugepages:
+        sentences.append(f"hugepages {_pages(host.hugepages)}")
+    sentences += [f"file {clean(file.path)} ({file.mode})" for file in host.files]
+    if host.sysfs_root:
+        sentences.append(f"sysfs paths are taken below {clean(host.sysfs_root)}")
+    if host.known_hosts == "off":
+        sentences.append("host keys are NOT checked")
+    return sentences
+
+
+def _module(module: KernelModule) -> str:
+    params = " ".join(f"{clean(key)}={clean(value)}" for key, value in module.params.items())
+    return f"kernel module {clean(module.name)} from {clean(module.file)} {params}".rstrip()
+
+
+def _pages(pages: Iterable[Hugepages]) -> str:
+    """Shorten ``/sys/…/node16/hugepages/hugepages-2048kB/nr_hugepages`` to ``node 16 2048kB = 2020``."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    others = []
+    for page in pages:
+        parts = page.path.split("/")
+        node = next((part[4:] for part in parts if part.startswith("node") and part[4:].isdigit()), None)
+        size = next((part.removeprefix("hugepages-") for part in parts if part.startswith("hugepages-")), None)
+        if node is None or size is None:
+            others.append(f"{clean(page.path)} = {page.value}")
+        else:
+            groups.setdefault((clean(size), page.value), []).append(int(node))
+    return ", ".join([f"node {ranges(n)} {size} = {value}" for (size, value), n in groups.items()] + others)
+
+
+def _settings(process: Process) -> dict[str, str]:
+    """Give all variables of a process as text, prepended search paths included."""
+    prepended = {name: ":".join(map(clean, paths)) + f":${name}" for name, paths in process.env_prepend.items()}
+    return {name: secret_text(value) for name, value in process.env.items()} | prepended
+
+
+def _environment(processes: Sequence[Process]) -> list[Text]:
+    """Give what all processes share once, then how many values each other variable has and an example."""
+    settings = [_settings(process) for process in processes]
+    found: dict[str, Counter[str]] = {}
+    for each in settings:
+        for name, value in each.items():
+            found.setdefault(name, Counter())[value] += 1
+    rows = []
+    for name, values in sorted(found.items()):
+        value, count = values.most_common(1)[0]
+        rows.append((name, "=", value if count == len(settings) else _varying(values, len(settings))))
+    return grid(rows, indent=2)
+
+
+def _varying(values: Mapping[str, int], processes: int) -> str:
+    first = next(iter(values))
+    if len(values) == 1:
+        return f"{first}   (in {values[first]} of {processes} processes)"
+    return f"{first} …   ({len(values)} values)"
+
+
+def _ports(process: Process) -> str:
+    return ", ".join(f"{clean(name)} {port}" for name, port in process.listens.items() if port is not None)
+
+
+def _command(process: Process) -> list[Text]:
+    """Give the engine's own command, a flag a line, as it can be pasted into a shell."""
+    words = [clean(word) for word in process.argv]
+    groups: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--") and groups[-1]:
+            groups.append([])
+        groups[-1].append(shlex.quote(word))
+    body = [f"      {' '.join(group)}" for group in groups[1:]]
+    head = Text.assemble("  ", (clean(process.label), "bold"), f": {' '.join(groups[0])}")
+    return [head, *map(Text, body)]

@@ -1,0 +1,95 @@
+"""What `status` found, as a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from sgdeploy.console.board import STATES
+from sgdeploy.console.lines import short
+from sgdeploy.console.live import STYLES, counted
+from sgdeploy.console.text import clean, duration, grid, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
+
+_STYLE = {"ready": "bold green", "starting": "bold cyan", "degraded": "bold red", "down": "bold"}
+
+
+def status_lines(status: DeploymentStatus, *, width: int | None) -> list[Text]:
+    """Show one deployment: the verdict, what disturbs it, and a row per process."""
+    counts = Counter(process.state for process in status.processes)
+    lines = [
+        Text.assemble(
+            (clean(status.name), "bold"),
+            " is ",
+            (status.state, _STYLE[status.state]),
+            ": " if counts else "",
+            counted((state, counts[state]) for state in reversed(STATES) if counts[state]),
+        )
+    ]
+    if status.state != "down":
+        lines += grid([("front door", clean(status.front_door)), ("digest", clean(status.digest))], indent=2)
+    lines += _disturbances(status)
+    if status.processes and status.state != "down":
+        lines += [Text(), *_table(status.processes, width)]
+    return lines
+
+
+def _disturbances(status: DeploymentStatus) -> list[Text]:
+    warning = ("warning: ", "bold yellow")
+    lines = [Text.assemble("  ", warning, clean(sentence)) for sentence in status.drift]
+    if status.locked_by:
+        lines.append(Text.assemble("  ", ("note: ", "cyan"), f"{clean(status.locked_by)} is at work on it now"))
+    lines += [
+        Text.assemble("  ", warning, f"{clean(host)} cannot be asked: {clean(reason)}")
+        for host, reason in status.unreachable.items()
+    ]
+    return lines
+
+
+def _table(processes: Iterable[ProcessStatus], width: int | None) -> list[Text]:
+    titles = ("HOST", "RANK", "STATE", "PHASE", "TIME", "PID", "HTTP", "LAST LOG LINE")
+    return grid([[Text(title, "dim") for title in titles], *(_row(row) for row in processes)], width=width)
+
+
+def _row(row: ProcessStatus) -> list[Text]:
+    return [
+        Text(clean(row.host)),
+        Text(short(row.process)),
+        Text(row.state, STYLES[row.state]),
+        Text(clean(row.reason or row.phase)),
+        Text("" if row.seconds is None else duration(row.seconds)),
+        Text("" if row.pid is None else str(row.pid)),
+        Text(clean(row.http)),
+        Text(clean(row.line), "dim"),
+    ]
+
+
+def overview_lines(statuses: Iterable[DeploymentStatus], *, width: int | None) -> list[Text]:
+    """Show many deployments, one row each."""
+    titles = ("DEPLOYMENT", "STATE", "PROCESSES", "FRONT DOOR", "REMARKS")
+    head = [Text(title, "dim") for title in titles]
+    return grid([head, *(_overview_row(status) for status in statuses)], width=width)
+
+
+def _overview_row(status: DeploymentStatus) -> list[Text]:
+    ready = sum(process.state == "ready" for process in status.processes)
+    remarks = []
+    if status.unreachable:
+        remarks.append(f"{plural(len(status.unreachable), 'host')} unreachable")
+    if status.drift:
+        remarks.append("differs from its profile")
+    if status.locked_by:
+        remarks.append(f"{clean(status.locked_by)} is at work on it")
+    return [
+        Text(clean(status.name)),
+        Text(status.state, _STYLE[status.state]),
+        Text(f"{ready} of {len(status.processes)} ready" if status.state != "down" else ""),
+        Text(clean(status.front_door) if status.state != "down" else ""),
+        Text(", ".join(remarks)),
+    ]

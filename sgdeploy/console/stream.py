@@ -1,0 +1,56 @@
+"""An output stream whose reader may go away without taking a bring-up down with it."""
+
+from __future__ import annotations
+
+import errno
+from typing import TextIO
+
+_READER_GONE = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
+
+
+class Sink:
+    """A text stream that falls silent when its reader has gone (``… | head``, a closed terminal).
+
+    Work on the hosts goes on in order and the exit code stays the one of the work; any other failure to write, such as
+    a full disk, is raised.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to ``stream`` for as long as somebody reads it."""
+        self._stream = stream
+        self.gone = False
+
+    @property
+    def encoding(self) -> str:
+        """Encoding of the stream behind."""
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        """Tell whether a terminal is at the other end."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Give the descriptor behind (terminal size)."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Write, or drop the text once the reader has gone."""
+        if not self.gone:
+            try:
+                self._stream.write(text)
+            except OSError as exc:
+                self._forgive(exc)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, unless the reader has gone."""
+        if not self.gone:
+            try:
+                self._stream.flush()
+            except OSError as exc:
+                self._forgive(exc)
+
+    def _forgive(self, exc: OSError) -> None:
+        if exc.errno not in _READER_GONE:
+            raise exc
+        self.gone = True
