@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-State: TypeAlias = Literal["planned", "starting", "loading", "warming", "ready", "failed", "lost", "stopped"]
+from sgdeploy.health import states
+
+State: TypeAlias = states.State
 
 
 @dataclass(frozen=True)
