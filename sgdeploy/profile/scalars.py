@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,98 @@ class Secret:
 
     name: str
 
+    def __str__(self) -> str:
+        """Give the reference as it is written in a profile; the value is not known here."""
+        return f"${{env:{self.name}}}"
 
-Duration: TypeAlias = "Annotated[float, Field(gt=0)]"
-Port: TypeAlias = "Annotated[int, Field(ge=1, le=65535)]"
-Name: TypeAlias = 'Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]'
-EnvName: TypeAlias = 'Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]'
+
+def refusal(text: str, hint: str | None = None) -> PydanticCustomError:
+    """Make the error that a validator raises: ``text`` goes on after the key (``must be …``), ``hint`` is the next step."""
+    return PydanticCustomError("refused", "{text}", {"text": text, "hint": hint})
+
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[dhms]))+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def parse_duration(value: object) -> float:
+    """Turn ``45m``, ``10s``, ``1h30m`` or a number of seconds into seconds.
+
+    Raises:
+        ValueError: it is none of these, or not above zero; the message goes on after the name of the value.
+    """
+    seconds: float | None = None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        text = value.strip()
+        if _DURATION.fullmatch(text):
+            seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        elif _NUMBER.fullmatch(text):
+            seconds = float(text)
+    if seconds is None or not math.isfinite(seconds):
+        raise ValueError("must be a duration such as 45m, 1h30m or a number of seconds")
+    if seconds <= 0:
+        raise ValueError("must be longer than zero")
+    return seconds
+
+
+def _duration(value: Any) -> float:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise refusal(str(error), "units are d, h, m, s and ms, as in 1h30m") from None
+
+
+Duration = Annotated[
+    float,
+    PlainValidator(_duration),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|[dhms]))+$"},
+            ]
+        }
+    ),
+]
+"""Seconds, above zero; written as ``45m``, ``1h30m`` or a number of seconds."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+"""A TCP port."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""Name of a deployment, an instance or a group: it becomes part of process ids, folders and file names."""
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Name of an environment variable that a shell can export."""
+
+
+def flag_value(value: Any) -> Any:
+    """Let through what a flag can hold: a scalar, a secret, or a list or mapping that becomes JSON.
+
+    Raises:
+        PydanticCustomError: a number that JSON and the engine cannot read (infinite, not a number).
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise refusal("must be a finite number")
+    if isinstance(value, (list, tuple)):
+        return [flag_value(item) for item in value]
+    if isinstance(value, dict):
+        return {key: flag_value(item) for key, item in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str, Secret)):
+        return value
+    raise refusal("must be text, a number, true, false, null, a list or a mapping")
+
+
+def env_setting(value: Any) -> Any:
+    """Let through what an environment variable can hold: a scalar, a secret, or null to take it away.
+
+    Raises:
+        PydanticCustomError: a list or a mapping, or a number that is not finite.
+    """
+    if isinstance(value, (list, tuple, dict)):
+        raise refusal("must be a single value", "write a list as one text, as the engine expects it")
+    return flag_value(value)
