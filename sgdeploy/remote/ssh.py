@@ -1,0 +1,272 @@
+"""SSH connections: one attempt with evidence, another try where sshd was only too busy, and the helper's channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from dataclasses import dataclass, field
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final
+
+import asyncssh
+
+from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+
+if TYPE_CHECKING:
+    from sgdeploy.remote.hostkeys import Trust
+    from sgdeploy.remote.target import Target
+
+CHUNK: Final = 65536
+PATIENCE: Final = 2.0
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long things may take, in seconds.
+
+    Attributes:
+        connect: for one host (or one jump host): TCP, key exchange, login, further tries included.
+        greeting: for the login shell and the helper's first words.
+        keepalive: of silence before the far end is asked whether it is there.
+        keepalive_count: questions that may stay unanswered; a cut is noticed after ``keepalive * (count + 1)``.
+    """
+
+    connect: float = 10.0
+    greeting: float = 30.0
+    keepalive: float = 4.0
+    keepalive_count: int = 2
+
+
+@dataclass
+class Evidence:
+    """What was seen of one host on the way in, kept for the message in case it fails.
+
+    Attributes:
+        target: where the name led, once that is known.
+        via: the hop that was being opened when it failed, "" for the host itself.
+        trust: what the known_hosts files say; None where host keys are not checked.
+        connected: whether TCP stood at the last try.
+        version: what the server called itself (``SSH-2.0-OpenSSH_9.2p1``), "" before that.
+        offered: the host key that was presented and not trusted.
+        tries: attempts so far.
+        seconds: the bound that ran out, for timeouts.
+        lost: why the connection ended later on.
+    """
+
+    target: Target | None = None
+    via: str = ""
+    trust: Trust | None = None
+    connected: bool = False
+    version: str = ""
+    offered: asyncssh.SSHKey | None = None
+    tries: int = 0
+    seconds: float = 0.0
+    lost: Exception | None = field(default=None, repr=False)
+
+
+class _Witness(asyncssh.SSHClient):
+    """Writes down what happens to a connection; trusts nobody that the known_hosts files do not."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._connection: asyncssh.SSHClientConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self._connection = conn
+        self._evidence.connected = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._evidence.lost = exc
+        self.note_version()
+        self._connection = None  # the two would keep each other alive
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        del host, addr, port
+        self._evidence.offered = key
+        return False
+
+    def note_version(self) -> None:
+        if self._connection is not None:
+            self._evidence.version = str(self._connection.get_extra_info("server_version") or "")
+
+
+async def dial(
+    target: Target, *, tunnel: asyncssh.SSHClientConnection | None, limits: Limits, evidence: Evidence
+) -> asyncssh.SSHClientConnection:
+    """Open a connection and log in.
+
+    A server that takes the connection and drops it before its first word is busy (``MaxStartups``): it is asked again
+    after a pause with jitter, until the bound is over.
+
+    Args:
+        target: where to.
+        tunnel: connection to go through, or None.
+        limits: of which ``connect`` bounds everything here.
+        evidence: written to; its ``trust`` decides on host keys (None: they are not checked).
+
+    Raises:
+        asyncio.TimeoutError, OSError, asyncssh.Error, ValueError: for ``explain``.
+    """
+    loop = asyncio.get_running_loop()
+    evidence.target = target
+    evidence.seconds = limits.connect
+    deadline = loop.time() + limits.connect
+    pause = FIRST_PAUSE
+    while True:
+        evidence.connected, evidence.version = False, ""
+        evidence.tries += 1
+        try:
+            return await _attempt(target, tunnel, limits, evidence, deadline - loop.time())
+        except (ConnectionResetError, BrokenPipeError, asyncssh.ConnectionLost):
+            wait = pause * SystemRandom().uniform(0.5, 1.5)
+            if evidence.version or not evidence.connected or loop.time() + wait >= deadline:
+                raise
+        await asyncio.sleep(wait)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _attempt(
+    target: Target,
+    tunnel: asyncssh.SSHClientConnection | None,
+    limits: Limits,
+    evidence: Evidence,
+    seconds: float,
+) -> asyncssh.SSHClientConnection:
+    witness = _Witness(evidence)
+    opening = asyncssh.connect(
+        target.alias,
+        config=[target.config] if target.config else None,
+        port=target.port,
+        username=target.user,
+        tunnel=tunnel,
+        known_hosts=evidence.trust.known if evidence.trust else None,
+        client_keys=[str(path) for path in target.keys] or (),
+        ignore_encrypted=True,  # the agent may hold them; if not, the message says so
+        client_factory=lambda: witness,
+        keepalive_interval=limits.keepalive,
+        keepalive_count_max=limits.keepalive_count,
+        agent_forwarding=False,
+        x11_forwarding=False,
+        request_pty=False,
+        password_auth=False,
+        kbdint_auth=False,
+        compression_algs=None,
+        connect_timeout=None,
+        login_timeout=0,
+    )
+    try:
+        return await asyncio.wait_for(opening, seconds)
+    except asyncio.TimeoutError:
+        witness.note_version()
+        raise
+
+
+class SshChannel:
+    """Channel to a helper at the other end of a connection of its own."""
+
+    def __init__(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        process: asyncssh.SSHClientProcess[bytes],
+        limits: Limits,
+        evidence: Evidence,
+    ) -> None:
+        """Take over a process that was started on the connection."""
+        self._connection = connection
+        self._process = process
+        self._limits = limits
+        self._evidence = evidence
+        self._errors = bytearray()
+        self._listener = asyncio.create_task(self._listen())
+
+    async def read(self) -> bytes:
+        """Give the next bytes of its stdout, ``b""`` at the end."""
+        try:
+            return await self._process.stdout.read(CHUNK)
+        except (OSError, asyncssh.Error):
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for its stdin."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the queue is short again."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await self._process.stdin.drain()
+
+    async def ending(self) -> Ending:
+        """Say how it ended."""
+        await asyncio.wait((asyncio.ensure_future(self._process.wait_closed()), self._listener), timeout=PATIENCE)
+        signal = self._process.exit_signal
+        words = last_line(bytes(self._errors))
+        if signal:
+            return Ending(signal=f"SIG{signal[0]}", last_words=words)
+        code = self._process.exit_status
+        if code is not None:
+            return Ending(code=code, last_words=words)
+        return Ending(link=self._link(), last_words=words)
+
+    async def abandon(self) -> None:
+        """Let go of a helper that never began; the connection stays open for another try."""
+        self._process.close()
+        self._listener.cancel()
+        await asyncio.wait((self._listener,))
+
+    async def close(self) -> None:
+        """End the helper, then the connection."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
+        await asyncio.wait((asyncio.ensure_future(self._process.wait_closed()),), timeout=PATIENCE)
+        await self.abandon()
+        await hang_up(self._connection)
+
+    async def _listen(self) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            while data := await self._process.stderr.read(CHUNK):
+                self._errors += data
+                del self._errors[:-KEPT_NOISE]
+
+    def _link(self) -> str:
+        lost = self._evidence.lost
+        if lost is None:
+            return "the SSH connection was closed by the other side"
+        if "keepalive" in str(lost):
+            seconds = self._limits.keepalive * (self._limits.keepalive_count + 1)
+            return f"the host has not answered on the SSH connection for {seconds:g} s (power or network)"
+        return f"the SSH connection broke: {str(lost) or type(lost).__name__}"
+
+
+async def start_helper(
+    connection: asyncssh.SSHClientConnection, python: str, *, limits: Limits, evidence: Evidence
+) -> SshChannel:
+    """Start the bootstrap through the login shell: no terminal, no forwarding, bytes only.
+
+    Args:
+        connection: logged in.
+        python: program to run, by name or path.
+        limits: ``connect`` bounds the opening of the channel.
+        evidence: of the connection.
+
+    Raises:
+        asyncio.TimeoutError, OSError, asyncssh.Error: for ``explain``.
+    """
+    command = " ".join(("exec", shlex.quote(python), *PYTHON_FLAGS, "-c", f"'{BOOTSTRAP}'"))
+    process = await asyncio.wait_for(
+        connection.create_process(command, encoding=None, agent_forwarding=False), limits.connect
+    )
+    return SshChannel(connection, process, limits, evidence)
+
+
+async def hang_up(connection: asyncssh.SSHClientConnection) -> None:
+    """Close a connection; never raises, cuts it off after two seconds."""
+    connection.close()
+    waiter = asyncio.ensure_future(connection.wait_closed())
+    done, _ = await asyncio.wait((waiter,), timeout=PATIENCE)
+    if not done:
+        connection.abort()
+        await asyncio.wait((waiter,), timeout=PATIENCE)
