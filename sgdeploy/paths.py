@@ -20,3 +20,15 @@ def data_dir(name: str) -> Path:
         if found.is_dir():
             return found
     raise FileNotFoundError(f"{name}/ is missing beside the sgdeploy package; reinstall sgdeploy")
+
+
+def package_file(name: str) -> Path:
+    """Find a file inside the package that is sent to hosts, such as ``rehearse/engine.py``.
+
+    Raises:
+        FileNotFoundError: the installation is broken.
+    """
+    found = _PACKAGE / name
+    if not found.is_file():
+        raise FileNotFoundError(f"{name} is missing in the sgdeploy package; reinstall sgdeploy")
+    return found

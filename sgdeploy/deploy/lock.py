@@ -1,7 +1,7 @@
 """One writer at a time: a lock on the host of the first leader.
 
-The lock is an ``flock`` held by our node helper on that host. It is taken atomically, and it is freed by the kernel when
-the helper ends: on release, on any error, on Ctrl-C, and also when the controller is killed or its network is cut (the
+The lock is an ``flock`` held by our node helper on that host. It is taken atomically, and the kernel frees it when the
+helper ends: on release, on any error, on Ctrl-C, and also when the controller is killed or its network is cut (the
 helper ends when it hears nothing). So no lock can outlive its owner.
 """
 
@@ -32,9 +32,7 @@ async def locked(fleet: Fleet, host: PlanHost, owner: Owner) -> AsyncIterator[No
     """
     session = fleet.sessions[host.host]
     try:
-        await session.call(
-            "lock", {"run_dir": host.run_dir, "owner": {**owner.to_json(), "since": time.time()}}
-        )
+        await session.call("lock", {"run_dir": host.run_dir, "owner": {**owner.to_json(), "since": time.time()}})
     except NodeError as error:
         if error.code == "locked":
             raise held_by(host, error.details.get("owner") or {}) from error
@@ -59,10 +57,6 @@ def held_by(host: PlanHost, owner: Json) -> LockedError:
 def describe(owner: Json) -> str:
     """Say who holds a lock: ``root@laptop (pid 12), since 14:03:22, command `sgdeploy up x.yaml` ``."""
     since = owner.get("since")
-    clock = (
-        datetime.fromtimestamp(since).astimezone().strftime("%H:%M:%S")
-        if isinstance(since, int | float)
-        else "?"
-    )
+    clock = datetime.fromtimestamp(since).astimezone().strftime("%H:%M:%S") if isinstance(since, int | float) else "?"
     who = f"{owner.get('user', '?')}@{owner.get('host', '?')} (pid {owner.get('pid', '?')})"
     return f"{who}, since {clock}, command `{owner.get('command', '?')}`"

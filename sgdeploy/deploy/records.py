@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sgdeploy.deploy.fleet import Fleet, Refusal
-from sgdeploy.errors import StateError
+from sgdeploy.errors import HostFault, StateError
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Json
 
@@ -22,7 +22,7 @@ class RecordedProcess:
         alive: pid, start time and boot id all match a living process.
         exit: ``{"code": 3}`` or ``{"signal": 9}`` or None while it lives or where nobody saw its end.
         pids: all living descendants, itself included.
-        wall: start time on the host's clock, seconds since the epoch, or None.
+        seconds: since its start, by the host's own clock, or None where that is not on record.
         log: absolute path of its log on the host.
     """
 
@@ -32,7 +32,7 @@ class RecordedProcess:
     alive: bool
     exit: Mapping[str, int] | None
     pids: tuple[int, ...]
-    wall: float | None
+    seconds: float | None
     log: str
 
 
@@ -76,6 +76,11 @@ class Records:
         return (process for records in self.hosts.values() for process in records.living)
 
     @property
+    def faults(self) -> tuple[HostFault, ...]:
+        """One fault per host whose records could not be read."""
+        return tuple(refusal.fault for refusal in self.refusals.values())
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         """The distinct plans found, in host order (more than one only after a broken change)."""
         found: dict[str, Plan] = {}
@@ -92,27 +97,30 @@ async def read_records(fleet: Fleet) -> Records:
         StateError: a host's records cannot be read back (damaged, or of another version).
     """
     answers = await fleet.ask("records", lambda host: {"run_dir": host.run_dir})
-    return Records({name: _parse(name, result) for name, result in answers.results.items()}, answers.refusals)
+    return Records(
+        {name: _parse(name, result, fleet.sessions[name].hello["time"]) for name, result in answers.results.items()},
+        answers.refusals,
+    )
 
 
-def _parse(host: str, result: Json) -> HostRecords:
+def _parse(host: str, result: Json, now: float) -> HostRecords:
     try:
         plan = result.get("plan")
         return HostRecords(
             host=host,
             launch=result.get("launch"),
             plan=None if plan is None else Plan.from_json(plan),
-            processes=tuple(_process(host, record) for record in result.get("processes", [])),
+            processes=tuple(_process(host, record, now) for record in result.get("processes", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise StateError(
             f"{host}: the records of this deployment cannot be read: {reason}",
-            hint="they may come from another version of sgdeploy; use that version, or look at the run folder on the host",
+            hint="they may come from another version of sgdeploy: use that one, or look at the run folder",
         ) from error
 
 
-def _process(host: str, record: Json) -> RecordedProcess:
+def _process(host: str, record: Json, now: float) -> RecordedProcess:
     return RecordedProcess(
         id=record["id"],
         host=host,
@@ -120,6 +128,6 @@ def _process(host: str, record: Json) -> RecordedProcess:
         alive=bool(record["alive"]),
         exit=record.get("exit"),
         pids=tuple(record.get("pids") or ()),
-        wall=record.get("wall"),
+        seconds=None if record.get("wall") is None else max(0.0, now - record["wall"]),
         log=record.get("log", ""),
     )

@@ -1,8 +1,8 @@
 """Stopping what we started, and proving that it is gone.
 
-Order (facts of the engine): a follower ignores SIGTERM and a TERM to the whole group kills schedulers in mid-step, so the
-leaders get TERM first and drain; their followers then leave by themselves; whoever is left gets TERM as a group, then KILL
-as a tree. Only recorded processes and their proven descendants are ever signalled.
+Order (facts of the engine): a follower ignores SIGTERM; a TERM to a whole group kills schedulers in mid-step. So
+the leaders get TERM first and drain; their followers then leave by themselves; whoever is left gets TERM as a group, then
+KILL as a tree. Only recorded processes and their proven descendants are ever signalled.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class Stopped:
     faults: list[HostFault] = field(default_factory=list)
 
     @property
+    def hosts(self) -> set[str]:
+        """Hosts on which something could not be proven."""
+        return {item.host for item in self.leftovers} | {fault.host for fault in self.faults}
+
+    @property
     def proven(self) -> bool:
         """Everything is gone, on every host."""
         return not self.leftovers and not self.faults
@@ -61,17 +66,15 @@ class Stopper:
         """
         stopped = Stopped()
         left = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
-        for host in left:
-            self._tell(HostState(host, "stopping", f"{len(left[host])} processes"))
+        for host, ids in left.items():
+            self._tell(HostState(host, "stopping", f"{len(ids)} processes"))
         if not now:
             left = await self._leaders_first(left, grace, stopped)
             left = await self._pass(left, "group", "TERM", TERM_GRACE, stopped)
         left = await self._pass(left, "tree", "KILL", KILL_GRACE, stopped)
         return stopped
 
-    async def _leaders_first(
-        self, left: dict[str, list[str]], grace: float, stopped: Stopped
-    ) -> dict[str, list[str]]:
+    async def _leaders_first(self, left: dict[str, list[str]], grace: float, stopped: Stopped) -> dict[str, list[str]]:
         leaders = {process.id for process in self._plan.leaders}
         first = {host: [i for i in ids if i in leaders] for host, ids in left.items()}
         first = {host: ids for host, ids in first.items() if ids}
@@ -153,12 +156,10 @@ class Stopper:
         await self._fleet.ask(
             "audit", lambda host: {"run_dir": host.run_dir, "who": audit[0], "what": audit[1]}, hosts=hosts
         )
-        bad = {item.host for item in (*stopped.leftovers, *stopped.faults)}
+        bad = stopped.hosts
         clean = [host for host in hosts if host not in bad]
         if not keep_records:
-            self._collect(
-                await self._fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=clean), stopped
-            )
+            self._collect(await self._fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=clean), stopped)
         for host in clean:
             self._tell(HostState(host, "stopped"))
         for host in sorted(bad):

@@ -1,0 +1,90 @@
+"""The completion that proves that a deployment serves: one real request through the front door, with tokens back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.plan.model import FrontDoor
+from sgdeploy.remote.base import Json
+
+PROMPT = "The capital of France is"
+MAX_TOKENS = 8
+
+REQUEST_LIMIT = 120.0
+"""Seconds for one completion: the first one after a start without warm-up may compile kernels."""
+
+TRIES = 5
+PAUSE = 1.0
+"""A leader that is just up may answer 503 for a moment; five tries a second apart cover that and no more."""
+
+SLACK = 10.0
+
+RETRIED = (None, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
+"""Answers of a server that is not quite there yet; None is no answer at all."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A completion that came back.
+
+    Attributes:
+        tokens: number of tokens generated.
+        text: the generated text.
+        seconds: from request to answer, measured on the node.
+        prompt: what was asked.
+    """
+
+    tokens: int
+    text: str
+    seconds: float
+    prompt: str = PROMPT
+
+
+class NoCompletionError(Exception):
+    """The front door gave no completion; the message says what it gave instead."""
+
+
+async def complete(fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], *, tries: int = TRIES) -> Served:
+    """Send the completion on the front door's own host and insist on tokens.
+
+    Raises:
+        NoCompletionError: no tries are left; holds the last answer.
+        LostHostError, NodeError: the host could not be asked.
+    """
+    session = fleet.sessions[door.host]
+    api_key = None if door.api_key is None else secrets.get(door.api_key.variable)
+    arguments: Json = {
+        "address": door.address,
+        "port": door.port,
+        "model": door.model,
+        "prompt": PROMPT,
+        "max_tokens": MAX_TOKENS,
+        "api_key": api_key,
+        "timeout": REQUEST_LIMIT,
+    }
+    last = ""
+    for number in range(tries):
+        if number:
+            await asyncio.sleep(PAUSE)
+        answer = await session.call("complete", arguments, limit=REQUEST_LIMIT + SLACK)
+        if answer["status"] == HTTPStatus.OK and answer["tokens"] > 0:
+            return Served(answer["tokens"], answer["text"], answer["seconds"])
+        last = _wrong(answer)
+        if answer["status"] not in RETRIED:
+            break
+    raise NoCompletionError(f"{door.address}:{door.port}/v1/completions {last}")
+
+
+def _wrong(answer: Json) -> str:
+    status = answer["status"]
+    if status is None:
+        return f"gave no answer: {answer['error']}"
+    if status == HTTPStatus.OK:
+        return "answered 200, but with no token in it"
+    if status == HTTPStatus.UNAUTHORIZED:
+        return "answered 401: it wants an API key; set the flag `api-key: ${env:NAME}` in the profile"
+    return f"answered {status}: {answer['error']}"

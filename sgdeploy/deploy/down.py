@@ -1,0 +1,137 @@
+"""`down`: what was started is proven gone, and the hosts are as they were before.
+
+The hosts' own records say what runs and how it was planned; the plan at hand only says where to look first. So a
+profile that changed since, or another controller, stops exactly what was started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+
+from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.lock import locked
+from sgdeploy.deploy.options import DownOptions
+from sgdeploy.deploy.records import Records, read_records
+from sgdeploy.deploy.stop import Stopped, Stopper
+from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
+from sgdeploy.plan.model import Plan, PlanHost
+from sgdeploy.remote.base import Connector
+
+STEPS = 3
+
+
+async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOptions) -> None:
+    """Take a deployment down and prove it.
+
+    Raises:
+        LockedError: somebody else works on it.
+        RemoteError: no host at all could be reached.
+        LeftoverError: something could not be proven gone; its records are kept.
+        CancelledRunError: interrupted; run it again to go on.
+    """
+    begin = time.monotonic()
+    try:
+        tell(Step(1, STEPS, f"connect to {len(plan.hosts)} host{'s' if len(plan.hosts) != 1 else ''}"))
+        run = _Run(plan, connector, tell, options)
+        await run.connect()
+        async with AsyncExitStack() as stack:
+            if run.fleet.has(plan.lead_host.host):
+                await stack.enter_async_context(locked(run.fleet, plan.lead_host, options.owner))
+            else:
+                tell(Note("the lock is not held: its host cannot be reached", "warning", plan.lead_host.host))
+            found_any = await run.take_down()
+        run.conclude()
+        seconds = time.monotonic() - begin
+        if found_any:
+            tell(Outcome("stopped", f"{plan.name} is down; every process is proven gone", seconds))
+        else:
+            tell(Outcome("nothing", f"{plan.name}: nothing runs", seconds))
+    except asyncio.CancelledError as cancelled:
+        hint = f"`sgdeploy down {plan.name}` goes on where this stopped"
+        raise CancelledRunError("interrupted while stopping; records are kept", hint=hint) from cancelled
+    finally:
+        await connector.close_all()
+
+
+class _Run:
+    """One take-down."""
+
+    def __init__(self, plan: Plan, connector: Connector, tell: Tell, options: DownOptions) -> None:
+        self._plan = plan
+        self._connector = connector
+        self._tell = tell
+        self._options = options
+        self._faults: dict[str, HostFault] = {}
+        self._stopped = Stopped()
+        self.fleet = Fleet({})
+
+    async def connect(self) -> None:
+        """Open every host that can be opened; the others are listed at the end."""
+        await self._open(self._plan.hosts)
+        if not self.fleet.sessions:
+            raise RemoteError("no host could be reached; nothing was stopped", tuple(self._faults.values()))
+
+    async def _open(self, hosts: tuple[PlanHost, ...]) -> None:
+        opened = await self._connector.open_all(hosts)
+        self.fleet.sessions.update(opened.sessions)
+        self._faults.update({fault.host: fault for fault in opened.faults})
+        for name in opened.sessions:
+            self._tell(HostState(name, "connected"))
+
+    async def take_down(self) -> bool:
+        """Stop every recorded plan on its own hosts, and tell whether anything was on record."""
+        records = await self._records()
+        for fault in records.faults:
+            self._faults.setdefault(fault.host, fault)
+        touched = [name for name, found in records.hosts.items() if not found.empty]
+        if not touched:
+            return False
+        living = sum(1 for _ in records.living)
+        self._tell(Step(2, STEPS, f"stop {living} process{'es' if living != 1 else ''} on {len(touched)} host(s)"))
+        plans = records.plans or (self._plan,)
+        plan_of = {name: records.hosts[name].plan or plans[0] for name in touched}
+        for plan in plans:
+            await self._stop_one(plan, [name for name in touched if plan_of[name].digest == plan.digest], records)
+        return True
+
+    async def _stop_one(self, plan: Plan, hosts: list[str], records: Records) -> None:
+        stopper = Stopper(self.fleet, plan, self._tell)
+        living = {name: [process.id for process in records.hosts[name].living] for name in hosts}
+        grace = plan.limits.grace if self._options.grace is None else self._options.grace
+        stopped = await stopper.stop(living, grace=grace, now=self._options.now)
+        self._tell(Step(3, STEPS, "prove that processes are gone and ports free, give hugepages back"))
+        tidied = await stopper.tidy(
+            [name for name in hosts if name not in stopped.hosts],
+            keep_records=self._options.keep_records,
+            audit=(str(self._options.owner), "down"),
+        )
+        for part in (stopped, tidied):
+            self._stopped.leftovers += part.leftovers
+            self._stopped.faults += part.faults
+
+    async def _records(self) -> Records:
+        """Read records, and follow them to hosts that the plan at hand does not name."""
+        records = await read_records(self.fleet)
+        while True:
+            seen = set(self.fleet.sessions) | set(self._faults)
+            more = {host.host: host for plan in records.plans for host in plan.hosts if host.host not in seen}
+            if not more:
+                return records
+            await self._open(tuple(more.values()))
+            records = await read_records(self.fleet)
+
+    def conclude(self) -> None:
+        """Raise if anything is left or any host could not be asked."""
+        faults = {**self._faults, **{fault.host: fault for fault in self._stopped.faults}}
+        if not faults and not self._stopped.leftovers:
+            return
+        where = len({*faults, *(item.host for item in self._stopped.leftovers)})
+        raise LeftoverError(
+            f"{self._plan.name}: not proven gone on {where} host{'s' if where != 1 else ''}; their records are kept",
+            self._stopped.leftovers,
+            tuple(faults.values()),
+            hint=f"mend what is named and run `sgdeploy down {self._plan.name}` again",
+        )

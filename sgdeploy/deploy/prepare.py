@@ -1,0 +1,152 @@
+"""Before anything is started: facts and preflight, the hosts' own records, and the files they need."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from sgdeploy.deploy.events import HostState, Note, Tell
+from sgdeploy.deploy.fleet import Answers, Fleet
+from sgdeploy.deploy.records import Records
+from sgdeploy.errors import HostFault, PreflightError, RemoteError, StateError
+from sgdeploy.facts.model import HostFacts
+from sgdeploy.facts.parse import parse
+from sgdeploy.facts.preflight import check
+from sgdeploy.facts.wanted import gather_request, ports_request
+from sgdeploy.paths import package_file
+from sgdeploy.plan.model import Plan, PlanHost
+from sgdeploy.remote.base import Json, LostHostError
+from sgdeploy.render.scripts import process_script
+
+NOTHING_CHANGED = "nothing was changed on any host"
+
+SHOWN = 4
+"""Host names shown in one message before it says only how many there are."""
+
+
+def require(answers: Answers, doing: str, hint: str = NOTHING_CHANGED) -> None:
+    """Let a command go on only if every host obeyed.
+
+    Raises:
+        RemoteError: a host was lost on the way.
+        PreflightError: a host was reached and refused.
+    """
+    if not answers.refusals:
+        return
+    lost = any(isinstance(refusal, LostHostError) for refusal in answers.refusals.values())
+    kind = RemoteError if lost else PreflightError
+    count = len(answers.refusals)
+    raise kind(f"{doing} failed on {count} host{'s' if count != 1 else ''}", answers.faults, hint=hint)
+
+
+async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
+    """Look at every host and hold it against the plan; warnings are told, errors end the command.
+
+    Raises:
+        PreflightError: with every error of every host.
+        RemoteError: a host stopped answering.
+    """
+    gathered = await fleet.ask("gather", lambda host: gather_request(plan, host), limit=60.0)
+    require(gathered, "reading the facts")
+    ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)})
+    require(ports, "looking for taken ports")
+    facts: dict[str, HostFacts] = {
+        name: parse(name, dict(fleet.sessions[name].hello), result) for name, result in gathered.results.items()
+    }
+    listening = {name: result["listening"] for name, result in ports.results.items()}
+    findings = check(plan, facts, listening)
+    for finding in findings:
+        if finding.level == "warning":
+            tell(Note(finding.message, "warning", finding.host, finding.hint))
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        hosts = {finding.host for finding in errors}
+        raise PreflightError(
+            f"{len(errors)} problem{'s' if len(errors) != 1 else ''} on {len(hosts)} of {len(plan.hosts)} hosts",
+            [HostFault(finding.host, finding.message, finding.hint) for finding in errors],
+            hint=NOTHING_CHANGED,
+        )
+    for name in facts:
+        tell(HostState(name, "checked"))
+
+
+def refuse_if_running(plan: Plan, records: Records) -> None:
+    """Refuse to start over something that lives.
+
+    Raises:
+        RemoteError: a host did not give its records.
+        StateError: processes of this deployment live already.
+    """
+    if records.refusals:
+        raise RemoteError(
+            f"{len(records.refusals)} host(s) did not give their records",
+            records.faults,
+            hint=NOTHING_CHANGED,
+        )
+    living = list(records.living)
+    if not living:
+        return
+    hosts = sorted({process.host for process in living})
+    shown = ", ".join(hosts[:SHOWN]) + (" …" if len(hosts) > SHOWN else "")
+    raise StateError(
+        f"{plan.name}: {len(living)} of its processes already run on {len(hosts)} host(s) ({shown})",
+        hint=f"look at them with `sgdeploy status {plan.name}`, or stop them first with `sgdeploy down {plan.name}`",
+    )
+
+
+async def clear_stale(fleet: Fleet, records: Records, tell: Tell) -> None:
+    """Put away what an earlier run left on record although none of its processes lives (a reboot, a crash).
+
+    Raises:
+        PreflightError: hugepages could not be given back, or records not removed.
+    """
+    stale = [name for name, found in records.hosts.items() if not found.empty]
+    if not stale:
+        return
+    for name in stale:
+        tell(Note("records of an earlier run are put away; none of its processes lives", host=name))
+    restore = await fleet.ask("restore", lambda h: {"run_dir": h.run_dir, "sysfs_root": h.sysfs_root}, hosts=stale)
+    require(restore, "giving hugepages of an earlier run back", "look at the hosts named above")
+    clear = await fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=stale)
+    require(clear, "putting records of an earlier run away", "look at the hosts named above")
+
+
+async def push(fleet: Fleet, plan: Plan) -> Answers:
+    """Write run folders, the plan, scripts and files on every host, and give what each host said."""
+    shipped = {file.source: _shipped(file.source) for host in plan.hosts for file in host.files}
+    body = plan.to_json()
+    scripts: dict[str, dict[str, str]] = {host.host: {} for host in plan.hosts}
+    for process in plan.processes:
+        scripts[process.host][process.key] = process_script(plan, process)
+
+    def arguments(host: PlanHost) -> Json:
+        return {
+            "run_dir": host.run_dir,
+            "plan": body,
+            "scripts": scripts[host.host],
+            "files": [{"path": f.path, "mode": f.mode, "base64": shipped[f.source]} for f in host.files],
+        }
+
+    return await fleet.ask("prepare", arguments, limit=120.0)
+
+
+def _shipped(source: str) -> str:
+    return base64.b64encode(package_file(source).read_bytes()).decode("ascii")
+
+
+def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:
+    """Make sure that every secret has a value before any host is touched.
+
+    Raises:
+        PreflightError: names every variable that is missing or empty.
+    """
+    missing = [name for name in plan.secret_names if not secrets.get(name)]
+    if missing:
+        raise PreflightError(
+            f"{len(missing)} secret{'s have' if len(missing) > 1 else ' has'} no value",
+            [
+                HostFault("this machine", f"the environment variable {name} is not set", f"export {name}=…")
+                for name in missing
+            ],
+            hint=NOTHING_CHANGED,
+        )

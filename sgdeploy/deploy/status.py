@@ -1,0 +1,145 @@
+"""`status`: the truth about a deployment, from its hosts, at this moment. Nothing is changed and nothing is cached."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from sgdeploy.deploy.completion import NoCompletionError, complete
+from sgdeploy.deploy.events import DeploymentStatus, Event, ProcessStatus
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.lock import describe
+from sgdeploy.deploy.records import RecordedProcess, Records, read_records
+from sgdeploy.deploy.watch import Watch, watching
+from sgdeploy.errors import RemoteError
+from sgdeploy.health.machine import ProcessHealth
+from sgdeploy.plan.model import Plan, Process
+from sgdeploy.remote.base import Connector, LostHostError, NodeError
+
+LOOK = 6.0
+"""Seconds that the hosts are listened to: a leader that is well answers /health after one second, a busy one later."""
+
+
+async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -> DeploymentStatus:
+    """Look at a deployment.
+
+    The plan that is judged is the one on record on the hosts; the given one only says where to look, and is compared.
+    ``ready`` takes the same proof as in ``up``, completion included.
+
+    Args:
+        plan: the profile's plan now, or the one remembered.
+        connector: opens the hosts.
+        secrets: values of secret variables where known (an API key, for the completion).
+
+    Raises:
+        RemoteError: no host at all could be reached.
+        StateError: the records cannot be read.
+    """
+    try:
+        opened = await connector.open_all(plan.hosts)
+        fleet = Fleet(opened.sessions)
+        if not opened.sessions:
+            raise RemoteError("no host could be reached", opened.faults)
+        unreachable = {fault.host: fault.reason for fault in opened.faults}
+        records = await read_records(fleet)
+        unreachable.update({fault.host: fault.reason for fault in records.faults})
+        running = records.plans[0] if records.plans else plan
+        watch = await _look(fleet, running, [name for name, found in records.hosts.items() if found.processes])
+        wrong = await _completion(fleet, running, watch, unreachable, secrets)
+        return _report(running, plan, records, watch, unreachable, await _owner(fleet, plan), wrong)
+    finally:
+        await connector.close_all()
+
+
+def _silent(_event: Event) -> None:
+    """Status tells once, at the end."""
+
+
+async def _look(fleet: Fleet, plan: Plan, hosts: Collection[str]) -> Watch:
+    """Listen to the hosts that have something on record; the others have nothing to say."""
+    there = Fleet({name: fleet.sessions[name] for name in hosts})
+    async with watching(there, plan, _silent) as watch:
+        await watch.observe_for(LOOK if hosts else 0.0)
+    return watch
+
+
+async def _completion(
+    fleet: Fleet, plan: Plan, watch: Watch, unreachable: Mapping[str, str], secrets: Mapping[str, str]
+) -> str:
+    """Prove readiness by a completion; give what is wrong, or "" where it is well or not due yet."""
+    if unreachable or not watch.health.all_ready:
+        return ""
+    try:
+        await complete(fleet, plan.front_door, secrets, tries=1)
+    except (NoCompletionError, NodeError, LostHostError) as error:
+        return f"no completion: {error}"
+    return ""
+
+
+async def _owner(fleet: Fleet, plan: Plan) -> str:
+    host = plan.lead_host
+    answers = await fleet.ask("lock_owner", lambda h: {"run_dir": h.run_dir}, hosts=[host.host])
+    owner = answers.results.get(host.host, {}).get("owner")
+    return describe(owner) if owner else ""
+
+
+def _report(
+    running: Plan,
+    plan: Plan,
+    records: Records,
+    watch: Watch,
+    unreachable: Mapping[str, str],
+    owner: str,
+    wrong: str,
+) -> DeploymentStatus:
+    recorded = {process.id: process for found in records.hosts.values() for process in found.processes}
+    rows = tuple(
+        _row(process, watch.health.processes[process.id], recorded.get(process.id), unreachable.get(process.host))
+        for process in running.processes
+    )
+    drift = []
+    if recorded and running.digest != plan.digest:
+        drift.append(f"what runs was planned as {running.digest[:19]}…, the profile now plans {plan.digest[:19]}…")
+    if wrong:
+        drift.append(wrong)
+    return DeploymentStatus(
+        name=plan.name,
+        state=_state(rows, wrong),
+        digest=running.digest if recorded else "",
+        drift=tuple(drift),
+        unreachable=dict(unreachable),
+        locked_by=owner,
+        processes=rows,
+        front_door=f"http://{running.front_door.address}:{running.front_door.port}",
+    )
+
+
+def _row(
+    process: Process, health: ProcessHealth, recorded: RecordedProcess | None, unreachable: str | None
+) -> ProcessStatus:
+    state, reason, phase = health.state, health.reason, health.phase
+    if unreachable is not None:
+        state, reason, phase = "lost", unreachable, "host unreachable"
+    elif recorded is None:
+        state, reason, phase = "stopped", "", "not running"
+    return ProcessStatus(
+        process=process.id,
+        host=process.host,
+        unit=process.unit,
+        state=state,
+        pid=recorded.pid if recorded else None,
+        phase=phase,
+        seconds=recorded.seconds if recorded else None,
+        http="" if health.http is None else health.http.text(),
+        line=health.line,
+        reason=reason,
+    )
+
+
+def _state(rows: Sequence[ProcessStatus], wrong: str) -> Literal["ready", "starting", "degraded", "down"]:
+    states = {row.state for row in rows}
+    if states == {"stopped"}:
+        return "down"
+    if states & {"failed", "lost", "stopped"} or wrong:
+        return "degraded"
+    return "ready" if states == {"ready"} else "starting"

@@ -1,0 +1,162 @@
+"""`up`: one plan becomes a serving deployment, or nothing is left behind.
+
+Order: secrets → connect → records → preflight → lock → push → start → watch → completion. Nothing is written on any
+host before the preflight of all hosts has passed; records are on disk before the first process starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sgdeploy.deploy.completion import NoCompletionError, complete
+from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
+from sgdeploy.deploy.fleet import Fleet, open_fleet
+from sgdeploy.deploy.launch import launch
+from sgdeploy.deploy.lock import locked
+from sgdeploy.deploy.options import UpOptions
+from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, refuse_if_running, require
+from sgdeploy.deploy.records import read_records
+from sgdeploy.deploy.stop import Stopped, Stopper
+from sgdeploy.deploy.watch import watching
+from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
+from sgdeploy.plan.model import Plan
+from sgdeploy.remote.base import Connector
+
+STEPS = 6
+HOLD = 2.0
+"""Seconds that ``up --no-wait`` looks on, so that an instant crash is not called a start."""
+
+FAILED_GRACE = 5.0
+"""Seconds for the leaders of a failed bring-up to leave: there is nothing to drain."""
+
+
+async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -> None:
+    """Bring a plan up.
+
+    Raises:
+        PreflightError, RemoteError, LockedError, StateError: before anything was started.
+        StartupError, WaitTimeoutError: after a start; what was started has been stopped unless ``keep``.
+        CancelledRunError: interrupted; its hint says what runs and how to go on.
+    """
+    begin = time.monotonic()
+    check_secrets(plan, options.secrets)
+    try:
+        tell(Step(1, STEPS, f"connect to {_count(len(plan.hosts), 'host')}"))
+        fleet = await open_fleet(connector, plan.hosts)
+        for name in fleet.sessions:
+            tell(HostState(name, "connected"))
+        run = _Run(plan, fleet, tell, options, begin)
+        await run.check()
+        if options.dry_run:
+            tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", run.seconds))
+            return
+        async with locked(fleet, plan.lead_host, options.owner):
+            await run.start()
+            await run.wait()
+    finally:
+        await connector.close_all()
+
+
+class _Run:
+    """One bring-up on open hosts."""
+
+    def __init__(self, plan: Plan, fleet: Fleet, tell: Tell, options: UpOptions, begin: float) -> None:
+        self.plan = plan
+        self.fleet = fleet
+        self.tell = tell
+        self.options = options
+        self._begin = begin
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    async def check(self) -> None:
+        """Facts, preflight and records; nothing is changed."""
+        self.tell(Step(2, STEPS, "look at the hosts"))
+        refuse_if_running(self.plan, await read_records(self.fleet))
+        await preflight(self.fleet, self.plan, self.tell)
+
+    async def start(self) -> None:
+        """Push everything, then start everything; on any failure clean up before raising."""
+        records = await read_records(self.fleet)
+        refuse_if_running(self.plan, records)
+        await clear_stale(self.fleet, records, self.tell)
+        self.tell(Step(3, STEPS, "write run folders and scripts"))
+        async with self._undone_on_failure():
+            require(await push(self.fleet, self.plan), "writing the run folder")
+            self.tell(Step(4, STEPS, f"start {_count(len(self.plan.processes), 'process', 'processes')}"))
+            answers = await launch(self.fleet, self.plan, self.options.owner, self.options.secrets, self.tell)
+            require(answers, "starting", "what was started elsewhere is stopped again")
+
+    async def wait(self) -> None:
+        """Watch every rank until the deployment is ready, then prove it by a completion."""
+        async with self._undone_on_failure(), watching(self.fleet, self.plan, self.tell) as watch:
+            if not self.options.wait:
+                await watch.hold(HOLD)
+                hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
+                self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
+                return
+            self.tell(Step(5, STEPS, "wait for every rank"))
+            timeout = self.options.timeout or self.plan.limits.timeout
+            await watch.until_ready(limit=timeout, stall=self.plan.limits.stall)
+            self.tell(Step(6, STEPS, "one completion through the front door"))
+            await watch.guard(self._prove())
+            door = self.plan.front_door
+            self.tell(Outcome("ready", f"{self.plan.name} serves at http://{door.address}:{door.port}", self.seconds))
+
+    async def _prove(self) -> None:
+        door = self.plan.front_door
+        try:
+            served = await complete(self.fleet, door, self.options.secrets)
+        except NoCompletionError as error:
+            leader = next(process for process in self.plan.leaders if process.host == door.host)
+            raise StartupError(
+                "every rank looks ready, but no completion came back",
+                [ProcessFault(leader.id, leader.host, str(error), log=leader.log)],
+            ) from error
+        self.tell(Completion(served.tokens, served.text, served.seconds, served.prompt))
+
+    @asynccontextmanager
+    async def _undone_on_failure(self) -> AsyncIterator[None]:
+        """Stop and clear what this run started when the body fails; keep it when the operator interrupts."""
+        try:
+            yield
+        except asyncio.CancelledError as cancelled:
+            raise CancelledRunError(
+                "interrupted; what was started keeps running and is on record",
+                hint=f"`sgdeploy status {self.plan.name}` shows it, `sgdeploy down {self.plan.name}` stops it",
+            ) from cancelled
+        except SgdeployError:
+            if self.options.keep:
+                self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))
+            else:
+                await asyncio.shield(self._undo())
+            raise
+
+    async def _undo(self) -> None:
+        records = await read_records(self.fleet)
+        stopper = Stopper(self.fleet, self.plan, self.tell)
+        living = {name: [process.id for process in found.living] for name, found in records.hosts.items()}
+        stopped = await stopper.stop(living, grace=FAILED_GRACE, now=False)
+        touched = [name for name, found in records.hosts.items() if not found.empty]
+        tidied = await stopper.tidy(
+            touched, keep_records=False, audit=(str(self.options.owner), "up failed, stopped again")
+        )
+        self._tell_what_is_left(records.faults, stopped, tidied)
+
+    def _tell_what_is_left(self, lost: tuple[HostFault, ...], *parts: Stopped) -> None:
+        """Say it beside the failure itself: a clean-up that could not finish must not hide the cause."""
+        for fault in (*lost, *(fault for part in parts for fault in part.faults)):
+            self.tell(
+                Note(f"could not be cleaned: {fault.reason}", "warning", fault.host, f"sgdeploy down {self.plan.name}")
+            )
+        for item in (item for part in parts for item in part.leftovers):
+            self.tell(Note(item.what, "warning", item.host, f"sgdeploy down {self.plan.name}"))
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
