@@ -1,0 +1,100 @@
+"""Do the sizes of an instance divide, and does a node hold its ranks? The engine itself asks only after minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sgdeploy.problems import KeyPath, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sgdeploy.plan.layout import Layout
+    from sgdeploy.platforms.base import Platform, Shape
+
+
+def check_sizes(layout: Layout, platform: Platform) -> list[Problem]:
+    """Check ranks over nodes, pipeline stages over nodes, data and expert parallel groups over ranks."""
+    at: KeyPath = (*layout.path, "parallel")
+    return [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at), *_groups(layout, at)]
+
+
+def _ranks(shape: Shape, platform: Platform, at: KeyPath) -> Iterator[Problem]:
+    limit = platform.ranks_that_fit()
+    product = f"tensor parallel {shape.tp}" + (f" times {shape.pp} pipeline stages" if shape.pp > 1 else "")
+    if shape.ranks % shape.nodes:
+        each, left = divmod(shape.ranks, shape.nodes)
+        message = (
+            f"{shape.ranks} ranks ({product}) do not divide over {_nodes(shape.nodes)}: "
+            f"{each} on each would leave {left} over"
+        )
+        yield Problem(message, _what_fits(shape, limit), (*at, "tp"), code="sizes-divide")
+    elif limit is not None and shape.ranks_per_node > limit:
+        message = (
+            f"{shape.ranks_per_node} ranks on each node ({product} over {_nodes(shape.nodes)}), "
+            f"but a {platform.kind} node holds {limit}, one per compute NUMA node"
+        )
+        yield Problem(message, _two_ways_out(shape, limit), (*at, "tp"), code="ranks-per-node")
+
+
+def _two_ways_out(shape: Shape, limit: int) -> str:
+    nodes = next((n for n in range(shape.nodes, shape.ranks + 1) if _fits(shape.ranks, n, limit)), shape.ranks)
+    tp = _largest(shape, range(shape.tp - 1, 0, -1), limit)
+    more = f"give the instance {nodes} nodes ({shape.ranks // nodes} ranks each)"
+    if tp is None:
+        return more
+    stage = "tensor parallel is the width of one pipeline stage: " if shape.pp > 1 else ""
+    return f"{stage}set `tp: {tp}` ({tp * shape.pp // shape.nodes} ranks on each node), or {more}"
+
+
+def _what_fits(shape: Shape, limit: int | None) -> str:
+    below = next((n for n in range(shape.nodes - 1, 0, -1) if _fits(shape.ranks, n, limit)), None)
+    above = next((n for n in range(shape.nodes + 1, shape.ranks + 1) if _fits(shape.ranks, n, limit)), None)
+    ways = [f"{_nodes(n)} ({shape.ranks // n} ranks each)" for n in (below, above) if n is not None]
+    smaller = _largest(shape, range(shape.tp - 1, 0, -1), limit)
+    larger = _largest(shape, range(shape.tp + 1, shape.tp + shape.nodes + 1), limit)
+    ways += [f"`tp: {tp}` on {_nodes(shape.nodes)}" for tp in (smaller, larger) if tp is not None]
+    return "what fits: " + ", ".join(ways) if ways else "change the number of hosts or `tp`"
+
+
+def _largest(shape: Shape, widths: Iterable[int], limit: int | None) -> int | None:
+    """Find the first tensor parallel width that divides over the nodes that there are."""
+    return next((tp for tp in widths if _fits(tp * shape.pp, shape.nodes, limit)), None)
+
+
+def _fits(ranks: int, nodes: int, limit: int | None) -> bool:
+    return ranks % nodes == 0 and (limit is None or ranks // nodes <= limit)
+
+
+def _stages(shape: Shape, at: KeyPath) -> Iterator[Problem]:
+    if shape.nodes % shape.pp and shape.pp % shape.nodes:
+        message = f"{shape.pp} pipeline stages and {_nodes(shape.nodes)} do not divide by each other"
+        hint = "a stage takes whole nodes, or a node takes whole stages"
+        yield Problem(message, hint, (*at, "pp"), code="stages-divide")
+
+
+def _groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:
+    shape = layout.shape
+    attention = layout.flags.get("enable-dp-attention") is True
+    if attention and shape.tp % shape.dp:
+        message = f"tensor parallel {shape.tp} does not divide by {shape.dp} data parallel groups"
+        hint = f"with attention data parallelism `dp` divides `tp`: {_divisors(shape.tp, shape.dp)}"
+        yield Problem(message, hint, (*at, "dp"), code="dp-divides")
+    if not attention and shape.dp > 1 and shape.nodes > 1:
+        message = f"{shape.dp} data parallel groups over {_nodes(shape.nodes)} need attention data parallelism"
+        yield Problem(message, "set the flag `enable-dp-attention: true`, or `dp: 1`", (*at, "dp"), code="dp-nodes")
+    if shape.ep is not None and shape.tp % shape.ep:
+        message = f"tensor parallel {shape.tp} does not divide by expert parallel {shape.ep}"
+        hint = f"`ep` divides `tp`, and is mostly equal to it: {_divisors(shape.tp, shape.ep)}"
+        yield Problem(message, hint, (*at, "ep"), code="ep-divides")
+
+
+def _divisors(number: int, near: int) -> str:
+    """Name the divisors of ``number`` on both sides of ``near``."""
+    below = next((d for d in range(min(near, number), 0, -1) if number % d == 0), 1)
+    above = next((d for d in range(near, number + 1) if number % d == 0), None)
+    return f"{below} would do" if above in {None, below} else f"{below} or {above} would do"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,163 @@
+"""The door of this room: a profile's path in, a checked plan out, or every problem of every file at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgdeploy.engine.catalogue import VERSIONS, Catalogue, catalogue
+from sgdeploy.errors import ProfileError
+from sgdeploy.plan.build import build_plan
+from sgdeploy.plan.check_engine import check_engine, check_instance, check_places
+from sgdeploy.plan.check_hosts import check_hosts
+from sgdeploy.plan.check_ports import check_ports
+from sgdeploy.plan.check_sizes import check_sizes
+from sgdeploy.plan.environment import reserved_problems
+from sgdeploy.plan.flags import Layer, check_layer, sections
+from sgdeploy.plan.layout import Context, Layout, Wanted, instances, lay_out
+from sgdeploy.plan.model import Plan
+from sgdeploy.platforms.base import Platform
+from sgdeploy.platforms.registry import kinds, platform
+from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.load import Draft, draft
+from sgdeploy.profile.schema import Engine
+from sgdeploy.profile.suggest import did_you_mean
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a profile compiles to.
+
+    Attributes:
+        plan: every process of the deployment.
+        draft: the profile as it was read, for places and origins.
+        warnings: problems that stop nothing, in the order of their places.
+    """
+
+    plan: Plan
+    draft: Draft
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What can be told of a tree whatever else is wrong with it; None where it cannot."""
+
+    catalogue: Catalogue | None
+    platform: Platform | None
+    layers: Mapping[KeyPath, Layer]
+    problems: tuple[Problem, ...]
+
+
+def compile_profile(path: Path, overrides: Sequence[str] = (), overlays: Sequence[Path] = ()) -> Compiled:
+    """Read, check and plan a profile.
+
+    Args:
+        path: the profile.
+        overrides: ``a.b=value`` texts, as given to ``--set``.
+        overlays: profiles laid over it, in order.
+
+    Raises:
+        ProfileError: with every error and warning of the profile, its parents, inventory and plan, by place.
+    """
+    read = draft(path, overrides, overlays)
+    plan, found = plan_draft(read)
+    problems = [read.places.place(problem) for problem in clean([*read.problems, *found])]
+    problems.sort(key=_by_place)
+    if plan is None or any(problem.level == "error" for problem in problems):
+        raise ProfileError(problems)
+    return Compiled(plan, read, tuple(problems))
+
+
+def plan_draft(read: Draft) -> tuple[Plan | None, list[Problem]]:
+    """Plan what was read as far as possible; the plan is None where an error stands in its way."""
+    known = _read(read.tree)
+    problems = list(known.problems)
+    if read.profile is None or known.catalogue is None or known.platform is None:
+        return None, problems
+    context = Context(read.profile, known.platform, known.catalogue, known.layers)
+    problems += check_engine(context)
+    wanted = [
+        Wanted(name, where, spec, read.hosts.get((*where, "hosts"), ()))
+        for where, (name, spec) in instances(read.profile).items()
+    ]
+    peopled = [instance for instance in wanted if instance.hosts]
+    problems += check_hosts(peopled)
+    layouts = [lay_out(context, instance, index) for index, instance in enumerate(peopled)]
+    problems += _check_layouts(context, layouts)
+    if read.inventory is None or len(peopled) < len(wanted) or any(p.level == "error" for p in problems):
+        return None, problems
+    plan = build_plan(context, read.inventory, layouts)
+    problems += check_places(plan.processes, ("platform_settings",))
+    return plan, problems
+
+
+def clean(problems: Sequence[Problem]) -> list[Problem]:
+    """Drop what is said twice, and a warning about a value that is wrong anyway."""
+    wrong = {problem.path for problem in problems if problem.level == "error" and problem.path}
+    kept = {
+        (problem.message, problem.path, problem.place): problem
+        for problem in problems
+        if problem.level == "error" or problem.path not in wrong
+    }
+    return list(kept.values())
+
+
+def _check_layouts(context: Context, layouts: Sequence[Layout]) -> list[Problem]:
+    problems: list[Problem] = []
+    for layout in layouts:
+        problems += check_sizes(layout, context.platform)
+        problems += check_instance(context, layout)
+    return problems + check_ports(layouts)
+
+
+def _read(tree: Mapping[str, Any]) -> _Read:
+    """Check what needs no valid profile: the words for engine and platform, settings, flags, variable names."""
+    problems: list[Problem] = []
+    flags = _catalogue(tree, problems)
+    hardware = _platform(tree, problems)
+    layers: dict[KeyPath, Layer] = {}
+    for path, mapping in sections(tree, "flags").items():
+        if flags is not None:
+            layers[path], wrong = check_layer(flags, mapping, path)
+            problems += wrong
+    for path, mapping in sections(tree, "env").items():
+        problems += reserved_problems(mapping, path)
+    return _Read(flags, hardware, layers, tuple(problems))
+
+
+def _catalogue(tree: Mapping[str, Any], problems: list[Problem]) -> Catalogue | None:
+    engine = tree.get("engine")
+    version = engine.get("version") if isinstance(engine, Mapping) else None
+    if version is None:
+        version = Engine().version
+    if version in VERSIONS:
+        return catalogue(version)
+    if isinstance(version, str):
+        problems.append(_unknown("engine version", version, VERSIONS, ("engine", "version")))
+    return None
+
+
+def _platform(tree: Mapping[str, Any], problems: list[Problem]) -> Platform | None:
+    kind, settings = tree.get("platform"), tree.get("platform_settings", {})
+    if not isinstance(kind, str) or not isinstance(settings, Mapping):
+        return None
+    if kind not in kinds():
+        problems.append(_unknown("platform", kind, kinds(), ("platform",)))
+        return None
+    found, wrong = platform(kind).configure(settings, ("platform_settings",))
+    problems += wrong
+    return found
+
+
+def _unknown(what: str, word: str, known: Sequence[str], path: KeyPath) -> Problem:
+    near = did_you_mean(word, known)
+    hint = f"did you mean `{near}`?" if near else f"one of: {', '.join(known)}"
+    return Problem(f"unknown {what} `{word}`", hint, path, code=f"{what.replace(' ', '-')}-unknown")
+
+
+def _by_place(problem: Problem) -> tuple[str, int, int]:
+    place = problem.place
+    return ("", 0, 0) if place is None else (place.file, place.line, place.column)

@@ -1,0 +1,85 @@
+"""The environment of an instance: layers, search paths that are prepended, names that are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sgdeploy.plan.model import SecretRef
+from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.scalars import Secret
+
+if TYPE_CHECKING:
+    from sgdeploy.plan.model import EnvValue
+    from sgdeploy.platforms.base import Platform, Shape
+    from sgdeploy.profile.schema import EnvSetting
+
+SEARCH_PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "INCLUDE", "PATH", "PYTHONPATH"})
+"""Colon lists that are put before what a node has, never in place of it."""
+
+TITLES = "SPT_NOENV"
+"""Keeps the engine from wiping its environment out of /proc when it renames its processes, so that they are found."""
+
+_RESERVED_PREFIXES = ("SGDEPLOY_MARK", "SGDEPLOY_SECRET_")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What one instance exports.
+
+    Attributes:
+        values: name → text or secret reference.
+        prepend: search path → entries, first entry first.
+        set_by_profile: names that the profile itself set; they win over what differs from host to host.
+    """
+
+    values: Mapping[str, EnvValue]
+    prepend: Mapping[str, tuple[str, ...]]
+    set_by_profile: frozenset[str]
+
+
+def environment(platform: Platform, shape: Shape, *layers: Mapping[str, EnvSetting]) -> Environment:
+    """Lay a profile's ``env`` mappings over the platform's own; lowest first, None removes."""
+    given: dict[str, EnvSetting] = {}
+    for layer in layers:
+        given |= layer
+    values: dict[str, EnvValue] = dict(platform.env(shape))
+    prepend = dict(platform.env_prepend(shape))
+    for name, setting in given.items():
+        if setting is None:
+            values.pop(name, None)
+            prepend.pop(name, None)
+        elif isinstance(setting, Secret):
+            values[name] = SecretRef(secret=f"env:{setting.name}")
+        elif name in SEARCH_PATHS:
+            prepend[name] = (*_entries(text(setting)), *prepend.get(name, ()))
+        else:
+            values[name] = text(setting)
+    values[TITLES] = "1"
+    return Environment(values, prepend, frozenset(given))
+
+
+def text(setting: str | float | bool) -> str:
+    """Write a YAML scalar as the engine's variables expect it: true and false become 1 and 0."""
+    if isinstance(setting, bool):
+        return "1" if setting else "0"
+    return str(setting)
+
+
+def reserved_problems(env: Mapping[str, Any], path: KeyPath) -> list[Problem]:
+    """Name the variables of an ``env`` mapping that are ours to set."""
+    problems = []
+    for name, setting in env.items():
+        if name == TITLES and setting not in {1, "1"}:
+            message = f"`{TITLES}` is always 1: without it the engine's processes cannot be told from others"
+            problems.append(Problem(message, "remove it", (*path, name), "key", code="env-reserved"))
+        elif str(name).startswith(_RESERVED_PREFIXES):
+            message = f"`{name}` is one of the names that sgdeploy sets itself"
+            problems.append(Problem(message, "use another name", (*path, name), "key", code="env-reserved"))
+    return problems
+
+
+def _entries(colon_list: str) -> tuple[str, ...]:
+    """Split a search path; empty entries, which would mean the current folder, are dropped."""
+    return tuple(entry for entry in colon_list.split(":") if entry)

@@ -1,0 +1,231 @@
+"""What a hardware kind contributes to a plan, and its plain form: one process per node, nothing pinned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sgdeploy.profile.inventory import Host
+    from sgdeploy.profile.schema import FlagValue
+
+HTTP_PORT = 30000
+"""SGLang's own default HTTP port."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One engine instance as its platform needs to know it.
+
+    Attributes:
+        role: native, prefill or decode.
+        index: position among the instances of its role, from 0.
+        nodes: number of nodes.
+        tp: tensor parallel width of one pipeline stage.
+        pp: pipeline stages.
+        dp: data parallel groups.
+        ep: expert parallel width, None for the engine's own default.
+        by_rank: whether every rank is a process of its own.
+        numa_copies: whether each rank runs its NUMA node's copy of the packed engine.
+        leader_address: data address of node rank 0.
+        rendezvous_port: where the ranks meet on the leader.
+    """
+
+    role: str
+    index: int
+    nodes: int
+    tp: int
+    pp: int
+    dp: int
+    ep: int | None
+    by_rank: bool
+    numa_copies: bool
+    leader_address: str
+    rendezvous_port: int
+
+    @property
+    def ranks(self) -> int:
+        """All ranks of the instance: tensor parallel width times pipeline stages."""
+        return self.tp * self.pp
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each node; exact only when the sizes divide, which the plan checks."""
+        return max(1, self.ranks // self.nodes)
+
+
+@dataclass(frozen=True)
+class PageWrite:
+    """One write to a sysfs ``nr_hugepages`` file: its real path and the number of pages."""
+
+    path: str
+    pages: int
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel module that must be loaded with these parameters."""
+
+    name: str
+    file: str
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one process runs: its cores and memory nodes (None: anywhere), pages to set first, devices."""
+
+    cores: tuple[int, ...] | None = None
+    memory_nodes: tuple[int, ...] | None = None
+    hugepages: tuple[PageWrite, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a platform finds wrong with one instance; the plan gives it its place.
+
+    Attributes:
+        subject: ``flags``, ``env``, ``parallel`` or ``settings``: which part of the profile it is about.
+        key: the flag, variable, size or setting; "" for the whole part.
+        message: one sentence with the numbers in it.
+        hint: the next step.
+        level: error or warning.
+        code: short stable name.
+    """
+
+    subject: Literal["flags", "env", "parallel", "settings"]
+    key: str
+    message: str
+    hint: str
+    level: Literal["error", "warning"]
+    code: str
+
+
+class Settings(BaseModel):
+    """Base of a platform's settings (``platform_settings`` of a profile); unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+EnvTexts: TypeAlias = "dict[str, str]"
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A hardware kind with its settings; this base is a plain node without any special need.
+
+    Class attributes:
+        kind: the word in a profile.
+        rendezvous_ports: default rendezvous port per role; each further instance of a role gets +100.
+        bootstrap_port: default port of the KV bootstrap server, None where the flag is left to the engine.
+        states_all_sizes: whether every size is passed even where it is the engine's default.
+    """
+
+    kind: ClassVar[str] = ""
+    rendezvous_ports: ClassVar[Mapping[str, int]] = {"native": 25000}
+    bootstrap_port: ClassVar[int | None] = None
+    states_all_sizes: ClassVar[bool] = False
+
+    def ranks_that_fit(self) -> int | None:
+        """Give how many ranks a node can hold; None where we know of no limit."""
+        return None
+
+    def default_dp(self, nodes: int, pp: int) -> int:
+        """Give the data parallel groups of an instance that names none."""
+        del nodes, pp
+        return 1
+
+    def default_ep(self, tp: int) -> int | None:
+        """Give the expert parallel width of an instance that names none; None for the engine's default."""
+        del tp
+        return None
+
+    def rendezvous_port(self, role: str, index: int) -> int:
+        """Give the default rendezvous port of the ``index``-th instance of a role."""
+        return self.rendezvous_ports[role] + 100 * index
+
+    def flags(self, shape: Shape) -> dict[str, FlagValue]:
+        """Give the platform's own flags, the lowest layer."""
+        del shape
+        return {}
+
+    def env(self, shape: Shape) -> EnvTexts:
+        """Give the platform's own environment, the lowest layer."""
+        del shape
+        return {}
+
+    def env_prepend(self, shape: Shape) -> dict[str, tuple[str, ...]]:
+        """Give library search paths, first entry first; they are put before what a node has."""
+        del shape
+        return {}
+
+    def host_env(self, host: Host) -> EnvTexts:
+        """Give the variables that differ from host to host."""
+        return {"GLOO_SOCKET_IFNAME": host.nic} if host.nic is not None else {}
+
+    def activate(self, shape: Shape) -> tuple[str, ...]:
+        """Give what a process sources first: ``conda:BASE:ENV``, ``venv:DIR``, ``setvars:FILE``."""
+        del shape
+        return ()
+
+    def executable(self, shape: Shape, rank: int | None, python: str) -> tuple[str, ...]:
+        """Give the first words of a process's command; ``rank`` is its rank in the node or None."""
+        del shape, rank
+        return (python, "-m", "sglang.launch_server")
+
+    def place(self, shape: Shape, rank: int | None) -> Placement:
+        """Say where a process runs; ``rank`` is its rank in the node or None for one process per node."""
+        del shape, rank
+        return Placement()
+
+    def modules(self) -> tuple[Module, ...]:
+        """Give the kernel modules that every host needs."""
+        return ()
+
+    def derived_ports(self, shape: Shape, *, dp_attention: bool) -> int:
+        """Give how many ports right above the rendezvous port the engine takes for itself on the leader.
+
+        With attention data parallelism the engine puts its tokenizer, detokenizer, RPC and metrics channels and
+        one input per data parallel group there (seen as ``port_base`` in its own messages).
+        """
+        return 5 + shape.dp if dp_attention else 0
+
+    def check(self, shape: Shape, flags: Mapping[str, Any], env: Mapping[str, Any]) -> list[Remark]:
+        """Look at one instance with its merged flags and environment."""
+        del shape, flags, env
+        return []
+
+
+def settings_problems(error: ValidationError, model: type[Settings], path: KeyPath) -> tuple[Problem, ...]:
+    """Turn pydantic's findings on ``platform_settings`` into problems at their places."""
+    return tuple(_settings_problem(dict(detail), model, path) for detail in error.errors())
+
+
+def _settings_problem(detail: dict[str, Any], model: type[Settings], path: KeyPath) -> Problem:
+    where: KeyPath = tuple(detail["loc"])
+    dotted = ".".join(str(part) for part in where)
+    if detail["type"] == "extra_forbidden":
+        near = did_you_mean(str(where[-1]), _known(model, where[:-1]))
+        hint = f"did you mean `{near}`?" if near else "the platform's page in docs/platforms lists its settings"
+        return Problem(f"unknown setting `{dotted}`", hint, (*path, *where), "key", code="settings-unknown")
+    text = str(detail["msg"])
+    message = f"setting `{dotted}`: {text[:1].lower()}{text[1:]}"
+    return Problem(message, None, (*path, *where), code="settings-value")
+
+
+def _known(model: type[BaseModel], where: KeyPath) -> list[str]:
+    """Names of the settings at a place inside the settings model."""
+    current: type[BaseModel] = model
+    for part in where:
+        annotation = current.model_fields[str(part)].annotation
+        parts = [annotation, *getattr(annotation, "__args__", ())]
+        current = next((a for a in parts if isinstance(a, type) and issubclass(a, BaseModel)), current)
+    return list(current.model_fields)
