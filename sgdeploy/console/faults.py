@@ -42,7 +42,7 @@ def error_lines(error: SgdeployError, shown: Collection[str] = ()) -> list[Text]
 
 def _headline(error: SgdeployError) -> Text:
     if isinstance(error, CancelledRunError):
-        return Text.assemble(("interrupted: ", "bold yellow"), clean(str(error)))
+        return Text(clean(str(error)), "bold yellow")
     # The message of a node that was lost names its host already; one that said no does not.
     host = f"{clean(error.host)}: " if isinstance(error, NodeError) else ""
     return Text.assemble(("error: ", "bold red"), host, clean(str(error)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from typing import TextIO
 
+from sgdeploy.errors import SgdeployError
+
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
 
 
@@ -12,7 +14,7 @@ class Sink:
     """A text stream that falls silent when its reader has gone (``… | head``, a closed terminal).
 
     Work on the hosts goes on in order and the exit code stays the one of the work; any other failure to write, such as
-    a full disk, is raised.
+    a full disk, is raised once.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -51,6 +53,6 @@ class Sink:
                 self._forgive(exc)
 
     def _forgive(self, exc: OSError) -> None:
-        if exc.errno not in _READER_GONE:
-            raise exc
         self.gone = True
+        if exc.errno not in _READER_GONE:
+            raise SgdeployError(f"the output cannot be written: {exc.strerror}") from exc

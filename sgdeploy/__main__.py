@@ -1,0 +1,7 @@
+"""``python -m sgdeploy``."""
+
+import sys
+
+from sgdeploy.cli.app import main
+
+sys.exit(main())

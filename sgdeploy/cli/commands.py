@@ -1,0 +1,49 @@
+"""The table of commands: what exists, in which module, and its line in ``sgdeploy --help``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        line: what it does, one line.
+        name: as typed; its module is ``sgdeploy.cli.<name>``, imported only when the command is used. The module holds
+            a function of that name, ``(desk, options) -> None``, whose docstring is the help text; a frozen dataclass
+            ``Options`` whose fields are the command's arguments and options; and ``EXAMPLES``.
+    """
+
+    name: str
+    line: str
+
+    def load(self) -> Loaded:
+        """Import the command's module."""
+        module = import_module(f"sgdeploy.cli.{self.name}")
+        return Loaded(getattr(module, self.name), module.Options, module.EXAMPLES)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A command whose module has been imported."""
+
+    function: Callable[[Any, Any], None]
+    options: type[Any]
+    examples: str
+
+
+COMMANDS = (
+    Command("up", "Bring a deployment up and wait until every rank is ready."),
+    Command("status", "Tell how deployments are, by asking their hosts."),
+    Command("down", "Take a deployment down and prove that nothing is left."),
+    Command("plan", "Show what would run where; write it as scripts."),
+    Command("validate", "Check profiles without touching any host."),
+    Command("demo", "Bring a simulated cluster up and down on this machine."),
+    Command("schema", "Print the JSON Schema of profiles, for editors."),
+    Command("version", "Print versions, for bug reports."),
+)

@@ -1,0 +1,80 @@
+"""What one run of the program has at hand: its words, its environment, its streams and the console made from them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sgdeploy.cli.options import Output
+    from sgdeploy.console.console import Console, Mode
+    from sgdeploy.plan.model import Plan
+
+
+class Desk:
+    """Handed to every command; holds nothing of other runs.
+
+    Attributes:
+        argv: the words after the program's name.
+        environ: environment variables.
+        secret_names: variables that the plans of this run take secrets from; kept out of debug files.
+    """
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], out: TextIO, err: TextIO) -> None:
+        """Set the desk up; nothing is written yet."""
+        self.argv = tuple(argv)
+        self.environ = environ
+        self.secret_names: frozenset[str] = frozenset()
+        self._streams = (out, err)
+        self._console: Console | None = None
+
+    @classmethod
+    def here(cls, argv: Sequence[str]) -> Desk:
+        """Set the desk up for this process."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character gets its escape
+                stream.reconfigure(errors="backslashreplace")
+        return cls(argv, os.environ, sys.stdout, sys.stderr)
+
+    @property
+    def console(self) -> Console:
+        """The console of this run; plain where no command has opened one yet."""
+        return self._console or self._make("plain", quiet=False)
+
+    def open(self, output: Output) -> Console:
+        """Make the console that the operator asked for; a live table only on a terminal that can draw it."""
+        on_terminal = self._streams[1].isatty() and self.environ.get("TERM", "dumb") not in {"dumb", "unknown"}
+        mode: Mode = "live" if on_terminal and not output.plain else "plain"
+        return self._make("json" if output.json else mode, quiet=output.quiet)
+
+    def _make(self, mode: Mode, *, quiet: bool) -> Console:
+        from sgdeploy.console.console import Console
+
+        out, err = self._streams
+        self._console = Console(mode, out=out, err=err, quiet=quiet)
+        return self._console
+
+    def secrets_of(self, plan: Plan) -> dict[str, str]:
+        """Read the values of a plan's secrets, as far as they are set, and remember the names for redaction."""
+        self.secret_names |= set(plan.secret_names)
+        return {name: self.environ[name] for name in plan.secret_names if name in self.environ}
+
+    def finish(self) -> None:
+        """Flush; where nobody reads any more, keep the interpreter from complaining about it at its end."""
+        for stream in self._streams:
+            _flush(stream)
+
+
+def _flush(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)

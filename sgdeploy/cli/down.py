@@ -1,0 +1,67 @@
+"""``sgdeploy down``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sgdeploy.cli.options import TARGET_HELP, Changes, Progress, seconds
+
+if TYPE_CHECKING:
+    from sgdeploy.cli.desk import Desk
+
+EXAMPLES = """
+  sgdeploy down                 the only deployment that was started from this machine
+  sgdeploy down dsv3            by name
+  sgdeploy down my.yaml         by profile, from any machine that has it
+  sgdeploy down dsv3 --now      no drain: running requests are cut off
+""".lstrip("\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Changes, Progress):
+    """Arguments and options of ``down``."""
+
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME|PROFILE]", show_default="the only one known", help=TARGET_HELP),
+    ] = None
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds,
+            metavar="DURATION",
+            show_default="health.grace of the profile, 20s unless set",
+            help="How long the leaders may drain running requests.",
+        ),
+    ] = None
+    now: Annotated[bool, typer.Option("--now", help="Kill at once, without a drain.")] = False
+    keep_records: Annotated[
+        bool, typer.Option("--keep-records", help="Leave records and scripts on the hosts (logs always stay).")
+    ] = False
+
+
+def down(desk: Desk, options: Options) -> None:
+    """Take a deployment down and prove that its processes are gone and its ports free.
+
+    Only processes on record are stopped. Where nothing runs it says so and ends with 0.
+    """
+    from sgdeploy.cli.run import run
+    from sgdeploy.cli.targets import Target, resolve, the_only_one
+    from sgdeploy.cli.work import owner, take_down
+    from sgdeploy.deploy.options import DownOptions
+    from sgdeploy.errors import UsageError
+
+    console = desk.open(options)
+    if options.now and options.grace is not None:
+        raise UsageError("--now and --grace contradict each other")
+    if options.target is None:
+        only = the_only_one(desk)
+        target = Target(only.plan, only.profile)
+    else:
+        target = resolve(desk, options.target, options)
+    wanted = DownOptions(owner(desk), options.grace, now=options.now, keep_records=options.keep_records)
+    with console.watching(target.plan):
+        run(desk, console, take_down(desk, console, target.plan, wanted))

@@ -1,0 +1,81 @@
+"""Options that more than one command has, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+
+def seconds(text: str) -> float:
+    """Read a duration of the command line: ``45m``, ``1h30m``, ``90``.
+
+    Raises:
+        typer.BadParameter: it is not one.
+    """
+    from sgdeploy.profile.scalars import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+PROFILE_HELP = "Path of a profile, or shipped:PATH for one that ships with sgdeploy, such as shipped:demo/local."
+TARGET_HELP = "Name of a deployment known on this machine, or path of its profile."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Json:
+    """For commands that write data and draw nothing."""
+
+    json: Annotated[bool, typer.Option("--json", help="Write JSON to stdout instead of text.")] = False
+
+    @property
+    def plain(self) -> bool:
+        """Nothing is drawn."""
+        return True
+
+    @property
+    def quiet(self) -> bool:
+        """Everything is said."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """For commands that take their time on hosts."""
+
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object per event to stdout, for programs.")] = (
+        False
+    )
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Write a line per change, also on a terminal, instead of the live table.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only failures, warnings and the outcome.")] = False
+
+
+Output = Json | Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """For commands that read profiles: changes for this one run."""
+
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one value of the profile: native.port=31000. VALUE is read as YAML. May be given often.",
+        ),
+    ] = None
+    overlays: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--overlay",
+            metavar="NAME|PATH",
+            help="Merge a file over the profile: a path, or a shipped one by name (rehearsal). May be given often.",
+        ),
+    ] = None

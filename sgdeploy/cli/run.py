@@ -1,0 +1,56 @@
+"""Running a use case: one event loop, and what Ctrl-C means to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, TypeVar
+
+from sgdeploy.errors import CancelledRunError
+
+if TYPE_CHECKING:
+    from sgdeploy.cli.desk import Desk
+    from sgdeploy.console.console import Console
+
+T = TypeVar("T")
+INTERRUPTED = 130
+
+
+def run(desk: Desk, console: Console, work: Coroutine[None, None, T]) -> T:
+    """Run a use case to its end.
+
+    The first Ctrl-C (or SIGTERM) cancels it, so that it frees its lock and says what runs; the second leaves at once.
+
+    Raises:
+        CancelledRunError: interrupted, where the use case had nothing of its own to say about it.
+        SgdeployError: what the use case raised.
+    """
+    return asyncio.run(_interruptible(desk, console, work))
+
+
+async def _interruptible(desk: Desk, console: Console, work: Coroutine[None, None, T]) -> T:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        if interrupted:
+            console.close()
+            desk.finish()
+            os._exit(INTERRUPTED)
+        interrupted = True
+        console.say("interrupted: ending in an orderly way; Ctrl-C again leaves at once")
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError as cancelled:
+        raise CancelledRunError("interrupted; nothing was started or stopped by this command") from cancelled
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,57 @@
+"""``sgdeploy status``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sgdeploy.cli.options import TARGET_HELP, Changes, Json
+
+if TYPE_CHECKING:
+    from sgdeploy.cli.desk import Desk
+
+EXAMPLES = """
+  sgdeploy status                         every deployment that was started from this machine
+  sgdeploy status dsv3                    one of them, rank by rank
+  sgdeploy status my.yaml                 by profile, from any machine that has it
+  sgdeploy status dsv3 --json | jq .state
+""".lstrip("\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Changes, Json):
+    """Arguments and options of ``status``."""
+
+    target: Annotated[
+        str | None, typer.Argument(metavar="[NAME|PROFILE]", show_default="all that are known", help=TARGET_HELP)
+    ] = None
+
+
+def status(desk: Desk, options: Options) -> None:
+    """Tell how a deployment is, by asking its hosts.
+
+    Ends with 0 where it is ready, 1 where it starts or is degraded, 9 where it is down, 5 where no host answers.
+    """
+    from sgdeploy.cli.run import run
+    from sgdeploy.cli.targets import all_known, resolve
+    from sgdeploy.cli.work import ask, ask_all, verdict
+
+    console = desk.open(options)
+    if options.target is not None:
+        target = resolve(desk, options.target, options)
+        console.problems(target.warnings)
+        found = run(desk, console, ask(desk, target.plan))
+        console.status(found)
+        raise typer.Exit(verdict([found]))
+    plans = [known.plan for known in all_known(desk)]
+    if not plans:
+        console.say("no deployment was started from this machine; name a profile's path to ask its hosts")
+        raise typer.Exit
+    statuses, errors = run(desk, console, ask_all(desk, plans))
+    if statuses:
+        console.overview(statuses)
+    for error in errors:
+        console.error(error)
+    raise typer.Exit(errors[0].exit_code if errors else verdict(statuses))

@@ -1,0 +1,171 @@
+"""From what the operator typed to a plan: profiles by path, shipped ones, and deployments by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgdeploy.deploy.registry import Known, Registry, default_base
+from sgdeploy.errors import UsageError
+from sgdeploy.paths import data_dir
+from sgdeploy.profile.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sgdeploy.cli.desk import Desk
+    from sgdeploy.cli.options import Changes
+    from sgdeploy.plan.model import Plan
+    from sgdeploy.problems import Problem
+
+SHIPPED = "shipped:"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a command is about.
+
+    Attributes:
+        plan: what is to run, or what was started last.
+        profile: the file that it was made from.
+        warnings: what the profile's reader found doubtful.
+    """
+
+    plan: Plan
+    profile: Path
+    warnings: tuple[Problem, ...] = ()
+
+
+def registry(desk: Desk) -> Registry:
+    """Open the registry of this machine."""
+    return Registry(default_base(desk.environ))
+
+
+def looks_like_path(text: str) -> bool:
+    """Tell a profile's path from a deployment's name, which has no slash, colon or dot."""
+    return text.startswith(SHIPPED) or "/" in text or text.endswith(_SUFFIXES)
+
+
+def profile_path(text: str) -> Path:
+    """Find a profile.
+
+    Raises:
+        UsageError: no profile of that name ships with sgdeploy.
+    """
+    if not text.startswith(SHIPPED):
+        return Path(text)
+    return _shipped(text.removeprefix(SHIPPED), "", "profile")
+
+
+def overlay_path(text: str) -> Path:
+    """Find an overlay: a path, or one that ships with sgdeploy by its bare name.
+
+    Raises:
+        UsageError: no overlay of that name ships with sgdeploy.
+    """
+    if looks_like_path(text):
+        return profile_path(text)
+    return _shipped(text, "overlays", "overlay")
+
+
+def _shipped(name: str, folder: str, what: str) -> Path:
+    base = data_dir("profiles") / folder
+    bare = name[: -len(Path(name).suffix)] if name.endswith(_SUFFIXES) else name
+    known = {path.relative_to(base).with_suffix("").as_posix(): path for path in base.rglob("*.yaml")}
+    if bare in known:
+        return known[bare]
+    guess = did_you_mean(bare, known)
+    names = ", ".join(sorted(known))
+    hint = f"did you mean {guess}?" if guess else f"there are: {names}" if known else None
+    raise UsageError(f"no {what} named {name} ships with sgdeploy", hint=hint)
+
+
+def compiled(desk: Desk, text: str, changes: Changes) -> Target:
+    """Compile a profile.
+
+    Raises:
+        ProfileError: with all problems of all files.
+        UsageError: it or an overlay cannot be found by its name.
+    """
+    from sgdeploy.plan.compile import compile_profile
+
+    path = profile_path(text)
+    overlays = [overlay_path(overlay) for overlay in changes.overlays or ()]
+    result = compile_profile(path, changes.sets or (), overlays)
+    desk.secrets_of(result.plan)
+    return Target(result.plan, path, tuple(result.warnings))
+
+
+def known(desk: Desk, name: str) -> Known:
+    """Look a name up.
+
+    Raises:
+        UsageError: nothing of that name was started from this machine.
+        StateError: its record is damaged.
+    """
+    found = registry(desk).recall(name)
+    if found is None:
+        raise UsageError(f"no deployment named {name} was started from this machine", hint=_advice(desk, name))
+    desk.secrets_of(found.plan)
+    return found
+
+
+def _advice(desk: Desk, name: str) -> str:
+    names = registry(desk).names()
+    guess = did_you_mean(name, names)
+    if guess:
+        return f"did you mean {guess}?"
+    known_names = f" (known: {', '.join(names)})" if names else ""
+    return f"name the profile's path instead{known_names}"
+
+
+def resolve(desk: Desk, text: str, changes: Changes) -> Target:
+    """Find what runs, or would run: a deployment by its name, or a profile compiled by its path.
+
+    Raises:
+        UsageError: a name that nobody knows, or changes to what was started already.
+        ProfileError: a profile with problems.
+        StateError: a damaged record.
+    """
+    if looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file()):
+        return compiled(desk, text, changes)
+    if changes.sets or changes.overlays:
+        raise UsageError("--set and --overlay change a profile; give its path instead of a name")
+    found = known(desk, text)
+    return Target(found.plan, found.profile)
+
+
+def profile_of(desk: Desk, text: str, changes: Changes) -> Target:
+    """Compile what `up` is about: a profile by its path, or the profile of a deployment that is known by name.
+
+    Raises:
+        UsageError, ProfileError, StateError: as in ``resolve``.
+    """
+    if looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file()):
+        return compiled(desk, text, changes)
+    return compiled(desk, str(known(desk, text).profile), changes)
+
+
+def all_known(desk: Desk) -> list[Known]:
+    """Give every deployment known on this machine.
+
+    Raises:
+        StateError: a damaged record.
+    """
+    return [known(desk, name) for name in registry(desk).names()]
+
+
+def the_only_one(desk: Desk) -> Known:
+    """Give the deployment that is meant when none is named.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    names: Sequence[str] = registry(desk).names()
+    if len(names) == 1:
+        return known(desk, names[0])
+    if not names:
+        raise UsageError("no deployment was started from this machine", hint="name the profile's path")
+    raise UsageError("more than one deployment is known; which one?", hint=f"known: {', '.join(names)}")

@@ -1,0 +1,71 @@
+"""``sgdeploy up``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sgdeploy.cli.options import PROFILE_HELP, Changes, Progress, seconds
+
+if TYPE_CHECKING:
+    from sgdeploy.cli.desk import Desk
+
+EXAMPLES = """
+  sgdeploy up my.yaml                               wait until every rank is ready
+  sgdeploy up my.yaml --dry-run                     check the hosts, change nothing
+  sgdeploy up my.yaml --set native.port=31000       with one value changed
+  sgdeploy up shipped:demo/local --json             one JSON object per event
+  sgdeploy up my.yaml --no-wait                     start, then look with: sgdeploy status NAME
+""".lstrip("\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Changes, Progress):
+    """Arguments and options of ``up``."""
+
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROFILE|NAME",
+            show_default=False,
+            help=f"{PROFILE_HELP} Or the name of a deployment that was started from this machine: its profile again.",
+        ),
+    ]
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds,
+            metavar="DURATION",
+            show_default="health.timeout of the profile, 45m unless set",
+            help="Overall limit of the wait: 90, 45m, 1h30m.",
+        ),
+    ] = None
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until ready, or end once every process lives.")
+    ] = True
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Connect and check everything, change nothing on any host.")
+    ] = False
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave what was started running where bring-up fails, for a look.")
+    ] = False
+
+
+def up(desk: Desk, options: Options) -> None:
+    """Bring a deployment up and wait until every rank is ready and a completion has come back.
+
+    All problems of the profile are told before any host is touched, all problems of the hosts before anything is
+    started. If a process fails, what was started is stopped again.
+    """
+    from sgdeploy.cli.run import run
+    from sgdeploy.cli.targets import profile_of
+    from sgdeploy.cli.work import Wanted, bring_up
+
+    console = desk.open(options)
+    target = profile_of(desk, options.target, options)
+    console.problems(target.warnings)
+    wanted = Wanted(options.timeout, wait=options.wait, dry_run=options.dry_run, keep=options.keep)
+    with console.watching(target.plan):
+        run(desk, console, bring_up(desk, console, target, wanted))

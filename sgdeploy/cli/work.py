@@ -1,0 +1,126 @@
+"""The use cases as the commands call them: with a connector, an owner, and the registry kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import shlex
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgdeploy.cli.redact import redact_words
+from sgdeploy.cli.targets import Target, registry
+from sgdeploy.deploy import down as down_case
+from sgdeploy.deploy import status as status_case
+from sgdeploy.deploy import up as up_case
+from sgdeploy.deploy.events import DeploymentStatus, Event, HostState
+from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
+from sgdeploy.errors import SgdeployError
+from sgdeploy.remote.connect import connector
+
+if TYPE_CHECKING:
+    from sgdeploy.cli.desk import Desk
+    from sgdeploy.console.console import Console
+    from sgdeploy.plan.model import Plan
+
+READY, NOT_READY, DOWN = 0, 1, 9
+_CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `up` was asked for; see ``UpOptions``."""
+
+    timeout: float | None = None
+    wait: bool = True
+    dry_run: bool = False
+    keep: bool = False
+
+
+async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
+    """Run ``up``. The deployment is known by its name from the moment its first host has started something.
+
+    Raises:
+        SgdeployError: as ``up`` does.
+    """
+    options = UpOptions(
+        owner(desk),
+        timeout=wanted.timeout,
+        wait=wanted.wait,
+        dry_run=wanted.dry_run,
+        keep=wanted.keep,
+        secrets=desk.secrets_of(target.plan),
+    )
+
+    def remember() -> None:
+        registry(desk).remember(target.plan, target.profile)
+
+    await up_case.up(target.plan, connector(), _when_started(console.tell, remember), options)
+
+
+def _when_started(tell: Callable[[Event], None], act: Callable[[], None]) -> Callable[[Event], None]:
+    """Pass events on, and act once when a host says that it has started processes."""
+    done = False
+
+    def both(event: Event) -> None:
+        nonlocal done
+        if not done and isinstance(event, HostState) and event.state == "started":
+            done = True
+            act()
+        tell(event)
+
+    return both
+
+
+async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptions) -> None:
+    """Run ``down``; a deployment that is proven gone is no longer known by its name.
+
+    Raises:
+        SgdeployError: as ``down`` does.
+    """
+    await down_case.down(plan, connector(), console.tell, options)
+    if not options.keep_records:
+        registry(desk).forget(plan.name)
+
+
+async def ask(desk: Desk, plan: Plan) -> DeploymentStatus:
+    """Run ``status``.
+
+    Raises:
+        SgdeployError: as ``status`` does.
+    """
+    return await status_case.status(plan, connector(), desk.secrets_of(plan))
+
+
+async def ask_all(desk: Desk, plans: Sequence[Plan]) -> tuple[list[DeploymentStatus], list[SgdeployError]]:
+    """Run ``status`` for each plan, all at once; one that cannot be asked does not hide the others."""
+    statuses: list[DeploymentStatus] = []
+    errors: list[SgdeployError] = []
+
+    async def one(plan: Plan) -> None:
+        try:
+            statuses.append(await ask(desk, plan))
+        except SgdeployError as error:
+            errors.append(error)
+
+    await asyncio.gather(*map(one, plans))
+    return sorted(statuses, key=lambda status: status.name), errors
+
+
+def verdict(statuses: Sequence[DeploymentStatus]) -> int:
+    """Give the exit code of `status`: the one that all have in common, else 1."""
+    codes = {_CODES[status.state] for status in statuses}
+    return codes.pop() if len(codes) == 1 else NOT_READY if codes else READY
+
+
+def owner(desk: Desk) -> Owner:
+    """Say who runs this command, for the lock and the audit log; secrets in its words are hidden."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number without a name
+        user = str(os.getuid())
+    words = redact_words(desk.argv, desk.environ, desk.secret_names)
+    return Owner(user, socket.gethostname(), os.getpid(), shlex.join(["sgdeploy", *words]))
