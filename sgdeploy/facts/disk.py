@@ -1,0 +1,222 @@
+"""Files and folders: the run folder, and every path that the plan needs to exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from sgdeploy.facts.model import Finding, HostFacts
+from sgdeploy.facts.raw import Wanted
+from sgdeploy.facts.subject import Subject, simulated
+from sgdeploy.facts.text import MIB, count, fold, write_size
+from sgdeploy.plan.model import Plan, PlanHost, Process
+
+SPACE_LEAST = 64 * MIB
+SPACE_PER_PROCESS = 4 * MIB
+"""Scripts, records and the log of one start: a log at the default level was below 0.5 MB until ready (0.5.23)."""
+
+INODES_PER_PROCESS = 8
+"""Script, record, exit file, log, and as many again while they are renamed into place."""
+
+INODES_LEAST = 64
+
+MODEL_FLAGS = ("--model-path", "--model", "--tokenizer-path", "--speculative-draft-model-path")
+"""Flags that may name a folder on the host; a value that is no absolute path is left to the engine."""
+
+
+def wanted(host: PlanHost, processes: tuple[Process, ...]) -> Wanted:
+    """Ask for the run folder's file system and for every path that must exist."""
+    paths = [path for process in processes for path in _needs(process)]
+    modules = [module.file for module in host.modules]
+    return Wanted(stat=(*_ancestors(host.run_dir), *modules, *paths), space=(host.run_dir,))
+
+
+def _ancestors(run_dir: str) -> tuple[str, ...]:
+    """Give the run folder and all folders above it, the longest first."""
+    path = PurePosixPath(run_dir)
+    return tuple(str(part) for part in (path, *path.parents) if str(part) not in {".", "/", "~"})
+
+
+def _needs(process: Process) -> tuple[str, ...]:
+    return (*model_paths(process), *programs(process), *activations(process), *libraries(process), *folders(process))
+
+
+def model_paths(process: Process) -> tuple[str, ...]:
+    """Give the model folders of a process; the simulated engine reads none."""
+    if simulated(process):
+        return ()
+    words = [part for word in process.argv for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    values = [value for flag, value in pairwise(words) if flag in MODEL_FLAGS]
+    return tuple(dict.fromkeys(value for value in values if _fixed(value)))
+
+
+def programs(process: Process) -> tuple[str, ...]:
+    """Give the program where it is an absolute path; others are found by the activated environment's PATH."""
+    return (process.argv[0],) if 0 not in process.in_run_dir and _fixed(process.argv[0]) else ()
+
+
+def activations(process: Process) -> dict[str, str]:
+    """Give path that must exist → the activation that needs it."""
+    found: dict[str, str] = {}
+    for item in process.activate:
+        kind, _, rest = item.partition(":")
+        if kind == "conda":
+            found[f"{rest.rpartition(':')[0]}/bin/conda"] = item
+        elif kind == "venv":
+            found[f"{rest}/bin/activate"] = item
+        else:
+            found[rest] = item
+    return found
+
+
+def libraries(process: Process) -> tuple[str, ...]:
+    """Give the folders that are put in front of search paths."""
+    return tuple(path for entries in process.env_prepend.values() for path in entries if _fixed(path))
+
+
+def folders(process: Process) -> tuple[str, ...]:
+    """Give the working folder where it is not the run folder."""
+    return (process.cwd,) if process.cwd is not None else ()
+
+
+def _fixed(path: str) -> bool:
+    return path.startswith("/")
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Hold the host's files against what the plan needs; models are compared over all hosts by ``check_models``."""
+    yield from _run_dir(subject)
+    yield from _programs(subject)
+    yield from _activations(subject)
+    yield from _folders(subject)
+
+
+def _run_dir(subject: Subject) -> Iterator[Finding]:
+    facts, run_dir = subject.facts, subject.host.run_dir
+    for path in _ancestors(run_dir):
+        found = facts.paths.get(path)
+        if found is not None and found.exists and not found.folder:
+            hint = "move it away, or set node.run_dir to another folder"
+            yield subject.error(
+                "run-dir-kind", f"{path} is no folder ({found.kind}); the run folder is {run_dir}", hint
+            )
+            return
+    if facts.run_dir is None:
+        return
+    if facts.run_dir.writable is False:
+        yield subject.error(
+            "run-dir-denied",
+            f"{subject.who} may not write {facts.run_dir.nearest}; the run folder is {run_dir}",
+            f"set node.run_dir to a folder of yours, or as root: install -d -o {facts.user or 'USER'} {_root(run_dir)}",
+        )
+    yield from _room(subject)
+
+
+def _root(run_dir: str) -> str:
+    return str(PurePosixPath(run_dir).parents[1])
+
+
+def _room(subject: Subject) -> Iterator[Finding]:
+    space, number = subject.facts.run_dir, len(subject.processes)
+    if space is None:
+        return
+    need = max(SPACE_LEAST, SPACE_PER_PROCESS * number)
+    names = INODES_LEAST + INODES_PER_PROCESS * number
+    what = f"scripts, records and logs of {count(number, 'process', 'processes')}"
+    hint = "make room, or set node.run_dir to another file system"
+    if space.free is not None and space.free < need:
+        yield subject.error(
+            "run-dir-space",
+            f"{write_size(space.free)} free at {space.nearest}, {write_size(need)} needed for {what}",
+            hint,
+        )
+    if space.inodes_free and space.inodes_free < names:
+        yield subject.error(
+            "run-dir-inodes",
+            f"room for {space.inodes_free} more files at {space.nearest}, {names} needed for {what}",
+            hint,
+        )
+
+
+def _programs(subject: Subject) -> Iterator[Finding]:
+    facts = subject.facts
+    paths = [path for process in subject.processes for path in programs(process)]
+    missing = _missing(facts, paths)
+    if missing:
+        yield subject.error(
+            "program-missing",
+            f"the program does not exist: {fold(missing)}",
+            "install the engine at that place on this host, or correct engine.executable or platform_settings",
+        )
+    refused = [p for p in paths if (it := facts.paths.get(p)) and it.exists and (it.folder or not it.executable)]
+    if refused:
+        yield subject.error(
+            "program-denied",
+            f"{subject.who} may not run {fold(refused)}",
+            f"look at it with `ls -l`; as its owner: chmod +x {refused[0]}",
+        )
+
+
+def _activations(subject: Subject) -> Iterator[Finding]:
+    needed = {path: item for process in subject.processes for path, item in activations(process).items()}
+    missing = _missing(subject.facts, needed)
+    if missing:
+        yield subject.error(
+            "activation-missing",
+            "cannot be activated: " + ", ".join(f"{needed[path]} ({path} does not exist)" for path in missing),
+            "install it on this host, or correct engine.activate or platform_settings",
+        )
+
+
+def _folders(subject: Subject) -> Iterator[Finding]:
+    facts = subject.facts
+    missing = _missing(facts, [path for process in subject.processes for path in folders(process)])
+    if missing:
+        yield subject.error(
+            "cwd-missing", f"the working folder {fold(missing)} does not exist", "create it, or correct engine.cwd"
+        )
+    absent = _missing(facts, [path for process in subject.processes for path in libraries(process)])
+    if absent:
+        yield subject.warning(
+            "library-path-missing",
+            f"folders of a search path do not exist: {fold(absent)}",
+            "install what belongs there, or correct platform_settings",
+        )
+    files = [m.file for m in subject.host.modules if not facts.module_loaded(m.name)]
+    if _missing(facts, files):
+        yield subject.error(
+            "module-file-missing",
+            f"the file of a kernel module does not exist: {fold(_missing(facts, files))}",
+            "install the driver on this host, or correct the path in platform_settings",
+        )
+
+
+def _missing(facts: HostFacts, paths: Iterable[str]) -> list[str]:
+    """Give the paths that were asked for and are not there, each once."""
+    return [path for path in dict.fromkeys(paths) if path in facts.paths and not facts.paths[path].exists]
+
+
+def check_models(plan: Plan, facts: Mapping[str, HostFacts]) -> Iterator[Finding]:
+    """Say on which of all hosts a model folder is missing or cannot be read."""
+    needed: dict[str, dict[str, None]] = {}
+    for process in plan.processes:
+        if process.host in facts:
+            needed.setdefault(process.host, {}).update(dict.fromkeys(model_paths(process)))
+    seen = {
+        host: {path: facts[host].paths[path] for path in paths if path in facts[host].paths}
+        for host, paths in needed.items()
+        if paths
+    }
+    missing = {host: [p for p, it in paths.items() if not it.exists] for host, paths in seen.items()}
+    refused = {host: [p for p, it in paths.items() if it.exists and not it.readable] for host, paths in seen.items()}
+    yield from _model_findings("model-missing", "does not exist", missing)
+    yield from _model_findings("model-denied", "cannot be read by our user", refused)
+
+
+def _model_findings(code: str, what: str, bad: Mapping[str, list[str]]) -> Iterator[Finding]:
+    hosts = [host for host, paths in bad.items() if paths]
+    where = f"on {len(hosts)} of {count(len(bad), 'host')}" + (f": {', '.join(hosts)}" if len(hosts) < len(bad) else "")
+    hint = "copy or mount the weights there, or correct model.path: it must be the same on every host"
+    for host in hosts:
+        yield Finding(code, "error", host, f"the model path {fold(bad[host])} {what} ({where})", hint)

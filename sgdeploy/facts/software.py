@@ -1,0 +1,133 @@
+"""Who we are on a host, and which programs, modules and limits are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sgdeploy.facts.model import Finding, Limit
+from sgdeploy.facts.raw import Raw, Wanted
+from sgdeploy.facts.subject import Subject
+from sgdeploy.facts.text import count, write_numbers, write_size
+
+KERNEL = "/proc/sys/kernel/osrelease"
+MODULES = "/proc/modules"
+LIMITS = "/proc/self/limits"
+
+PYTHON_LEAST = (3, 7)
+"""What the node helper is written for."""
+
+TOOLS = ("bash", "setsid", "taskset", "numactl", "insmod")
+
+_WHICH = (
+    "sh",
+    "-c",
+    'PATH="$PATH:/usr/sbin:/sbin"; for tool in "$@"; do printf "%s %s\\n" "$tool" "$(command -v "$tool")"; done',
+    "sh",
+    *TOOLS,
+)
+
+
+def wanted() -> Wanted:
+    """Ask for the kernel, its modules, the limits of a session, and which tools there are."""
+    return Wanted(files=(KERNEL, MODULES, LIMITS), commands={"tools": _WHICH})
+
+
+def python(text: object) -> tuple[int, ...]:
+    """Read the helper's own version, ``3.11.2`` or ``[3, 11, 2]``."""
+    parts = text if isinstance(text, (list, tuple)) else re.findall(r"\d+", str(text or ""))
+    return tuple(int(part) for part in parts[:3])
+
+
+def modules(raw: Raw) -> frozenset[str]:
+    """Read the names of the loaded modules."""
+    return frozenset(line.split()[0] for line in raw.file(MODULES).splitlines() if line.strip())
+
+
+def limit(raw: Raw, name: str) -> Limit | None:
+    """Read one line of the session's limits, such as ``Max locked memory``."""
+    match = re.search(rf"^{name}\s+(\w+)\s+(\w+)", raw.file(LIMITS), re.MULTILINE)
+    return Limit(*(None if text == "unlimited" else int(text) for text in match.groups())) if match else None
+
+
+def tools(raw: Raw) -> dict[str, str | None]:
+    """Read where each tool is, None where it is not; nothing is known if the question itself failed."""
+    rows = (line.partition(" ") for line in (raw.output("tools") or "").splitlines())
+    return {name: path.strip() or None for name, _, path in rows}
+
+
+def check(subject: Subject) -> Iterator[Finding]:
+    """Hold the host's software and our rights against what the plan needs."""
+    yield from _python(subject)
+    yield from _tools(subject)
+    yield from _root(subject)
+    yield from _memlock(subject)
+
+
+def _python(subject: Subject) -> Iterator[Finding]:
+    version = subject.facts.python
+    if version and version < PYTHON_LEAST:
+        yield subject.error(
+            "python-old",
+            f"python3 is {_dotted(version)}, the node helper needs {_dotted(PYTHON_LEAST)} or newer",
+            "install a newer python3; it must be the first one in the PATH of a non-login shell",
+        )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _tools(subject: Subject) -> Iterator[Finding]:
+    pinned = [process for process in subject.processes if process.cores is not None]
+    bound = {node for process in subject.processes for node in process.memory_nodes or ()}
+    to_load = [module.name for module in subject.host.modules if not subject.facts.module_loaded(module.name)]
+    needs = {
+        "bash": ("every process script is run by it", "install bash"),
+        "taskset": (
+            f"cores are planned for {count(len(pinned), 'process', 'processes')}" if pinned else "",
+            "install util-linux, or set node.pin: false",
+        ),
+        "numactl": (
+            f"memory is bound to NUMA nodes {write_numbers(bound)}" if bound else "",
+            "install numactl: taskset alone does not bind memory",
+        ),
+        "insmod": (
+            f"the kernel module {', '.join(to_load)} is to be loaded" if to_load else "",
+            "install kmod, or load the module before",
+        ),
+    }
+    for tool, (why, hint) in needs.items():
+        if why and tool in subject.facts.tools and subject.facts.tools[tool] is None:
+            yield subject.error(f"no-{tool}", f"{tool} is not installed (not in PATH), but {why}", hint)
+
+
+def _root(subject: Subject) -> Iterator[Finding]:
+    facts, host = subject.facts, subject.host
+    if facts.uid in {0, None}:
+        return
+    work = []
+    if subject.writes and not host.sysfs_root:
+        work.append(f"set hugepages ({count(len(subject.writes), 'sysfs file')})")
+    to_load = [module.name for module in host.modules if not facts.module_loaded(module.name)]
+    if to_load:
+        work.append(f"load the kernel module {', '.join(to_load)}")
+    if work:
+        yield subject.error(
+            "not-root",
+            f"{subject.who} (uid {facts.uid}) may not {' and '.join(work)}",
+            "connect as root: `user: root` in the inventory's ssh section",
+        )
+
+
+def _memlock(subject: Subject) -> Iterator[Finding]:
+    """Without the right to lock memory RDMA registration fails (kvcache-ai/Mooncake issue 1382)."""
+    limit_now = subject.facts.memlock
+    devices = sorted({device for process in subject.real for device in process.devices})
+    if devices and limit_now is not None and limit_now.soft is not None:
+        yield subject.warning(
+            "memlock",
+            f"a session here may lock {write_size(limit_now.soft)} of memory; "
+            f"the RDMA devices {', '.join(devices)} need more",
+            "set `memlock unlimited` for our user in /etc/security/limits.conf and connect again",
+        )
