@@ -62,7 +62,8 @@ def sections(tree: Mapping[str, Any], key: str) -> dict[KeyPath, Mapping[str, An
     for path, section in candidates:
         mapping = section.get(key) if isinstance(section, Mapping) else None
         if isinstance(mapping, Mapping):
-            found[(*path, key)] = mapping
+            at: KeyPath = (*path, key)
+            found[at] = mapping
     return found
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sgdeploy.engine.catalogue import Catalogue
+    from sgdeploy.plan.model import Role
     from sgdeploy.platforms.base import Platform
     from sgdeploy.problems import KeyPath
     from sgdeploy.profile.inventory import Host
@@ -54,7 +55,7 @@ class Layout:
         env: its environment.
     """
 
-    role: str
+    role: Role
     name: str | None
     path: KeyPath
     spec: Instance
@@ -110,7 +111,8 @@ def lay_out(context: Context, wanted: Wanted, index: int) -> Layout:
     """Derive everything about the ``index``-th instance of its role."""
     engine, platform, spec = context.profile.engine, context.platform, wanted.spec
     hosts = leader_first(wanted.hosts, spec.leader)
-    sizes, role = spec.parallel, "native"
+    sizes = spec.parallel
+    role: Role = "native"
     rendezvous = spec.rendezvous.port or platform.rendezvous_port(role, index)
     shape = Shape(
         role=role,

@@ -124,7 +124,7 @@ class Kunpeng920F(Platform):
     def modules(self) -> tuple[Module, ...]:
         """Give the DMA engine's module unless it is switched off."""
         sdma = self.settings.sdma
-        if sdma is None:
+        if sdma is False:
             return ()
         return (Module(sdma.name, sdma.file, {key: str(value) for key, value in sdma.params.items()}),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class Sdma(Settings):
 
     name: str = "sdma_dae"
     file: Path = "/opt/sdma/sdma_dae.ko"
-    params: dict[str, str | int] = Field(default_factory=lambda: {"safe_mode": 0, "share_chns": 160})
+    params: dict[str, str | int] = Field(default={"safe_mode": 0, "share_chns": 160})
 
 
 class Mtp(Settings):
@@ -61,7 +61,7 @@ class KunpengSettings(Settings):
     pthread_hook: Path = Field(
         default="/opt/lib/libpthread_hook.so", description="Library preloaded by separate tokenizers."
     )
-    sdma: Sdma | None = Field(default=Sdma(), description="Kernel module to load; null for none.")
+    sdma: Sdma | Literal[False] = Field(default=Sdma(), description="Kernel module to load; false for none.")
     nic: str = Field(default=numbers.NIC, description="Interface for hosts whose inventory entry names none.")
     mtp: Mtp | None = Field(default=None, description="Multi-token prediction; null for off.")
     layout: Layout = Layout()
