@@ -32,6 +32,21 @@ class Host:
 
 
 @dataclass(frozen=True)
+class HostDefaults:
+    """What a host has unless its own entry says otherwise; see ``Host`` for the fields."""
+
+    connection: Literal["ssh", "local"] = "ssh"
+    user: str | None = None
+    port: int | None = None
+    nic: str | None = None
+    ib_devices: tuple[str, ...] | None = None
+
+    def host(self, name: str) -> Host:
+        """Make a host that is known by its name or address alone."""
+        return Host(name, name, name, self.connection, self.user, self.port, self.nic, self.ib_devices)
+
+
+@dataclass(frozen=True)
 class Inventory:
     """All known hosts, groups, and how host keys are treated.
 
@@ -39,8 +54,21 @@ class Inventory:
         hosts: by inventory name, in file order.
         groups: group name → host names in order.
         known_hosts: ``strict`` or ``off``.
+        defaults: of hosts that a profile names without an entry here.
     """
 
     hosts: dict[str, Host] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     known_hosts: Literal["strict", "off"] = "strict"
+    defaults: HostDefaults = HostDefaults()
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether it lists any host; only then is a bare name outside it a mistake."""
+        return bool(self.hosts or self.groups)
+
+    def find(self, name: str) -> Host | None:
+        """Give the host with this inventory name, or else the first with this data address."""
+        if name in self.hosts:
+            return self.hosts[name]
+        return next((host for host in self.hosts.values() if host.address == name), None)

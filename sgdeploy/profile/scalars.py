@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 
@@ -27,7 +27,7 @@ class Secret:
 
 
 def refusal(text: str, hint: str | None = None) -> PydanticCustomError:
-    """Make the error that a validator raises: ``text`` goes on after the key (``must be …``), ``hint`` is the next step."""
+    """Make a validator's error: ``text`` goes on after the key (``must be …``), ``hint`` is the next step."""
     return PydanticCustomError("refused", "{text}", {"text": text, "hint": hint})
 
 
@@ -116,3 +116,18 @@ def env_setting(value: Any) -> Any:
     if isinstance(value, (list, tuple, dict)):
         raise refusal("must be a single value", "write a list as one text, as the engine expects it")
     return flag_value(value)
+
+
+def version_one(what: str) -> BeforeValidator:
+    """Make the check of a file's ``version``: the whole number 1 and nothing that merely equals it."""
+
+    def check(value: Any) -> Any:
+        if type(value) is int and value > 1:
+            raise refusal(
+                f"must be 1, the only {what} version that this sgdeploy reads", "a newer sgdeploy may read it"
+            )
+        if type(value) is not int or value != 1:
+            raise refusal("must be 1", "write version: 1")
+        return value
+
+    return BeforeValidator(check)

@@ -1,26 +1,35 @@
 """What an operator may write in a profile, section by section (pydantic; unknown keys are errors).
 
-The source of each default is named beside it. ``${env:NAME}`` values arrive here as ``SecretRef``.
+The source of each default is named beside it. ``${env:NAME}`` values of flags and env arrive here as ``Secret``.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
-from sgdeploy.profile.scalars import Duration, EnvName, Name, Port, Secret
+from sgdeploy.profile.inventory_schema import InventorySection
+from sgdeploy.profile.parts import HostSpec, Section, by_shape
+from sgdeploy.profile.scalars import Duration, EnvName, Name, Port, Secret, env_setting, flag_value, version_one
 
-FlagValue: TypeAlias = "bool | int | float | str | Secret | list[Any] | dict[str, Any] | None"
-EnvSetting: TypeAlias = "str | int | float | bool | Secret | None"
+FlagValue = Annotated[
+    bool | int | float | str | Secret | list[Any] | dict[str, Any] | None,
+    PlainValidator(flag_value),
+    WithJsonSchema({"description": "Scalar, list or mapping (passed as JSON); null removes; ${env:NAME} is a secret."}),
+]
+EnvSetting = Annotated[
+    str | int | float | bool | Secret | None,
+    PlainValidator(env_setting),
+    WithJsonSchema(
+        {
+            "type": ["string", "number", "boolean", "null"],
+            "description": "null removes the platform's value; ${env:NAME} is a secret.",
+        }
+    ),
+]
 Flags: TypeAlias = "dict[str, FlagValue]"
 Env: TypeAlias = "dict[EnvName, EnvSetting]"
-
-
-class Section(BaseModel):
-    """Base of all sections."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Model(Section):
@@ -51,16 +60,6 @@ class Rendezvous(Section):
     port: Port | None = Field(default=None, description="Default: the platform's (kunpeng-920f native 5010).")
 
 
-class Hosts(Section):
-    """Hosts from a file: one host per line, ``#`` starts a comment."""
-
-    file: str
-
-
-HostSpec: TypeAlias = "str | list[str] | Hosts"
-"""A group, a host name, either range notation, a list of those, or ``{file: hosts.txt}``."""
-
-
 class Instance(Section):
     """One engine instance: its hosts, sizes, ports, flags and environment."""
 
@@ -74,6 +73,27 @@ class Instance(Section):
     env: Env = Field(default_factory=dict)
 
 
+def _one_or_many(value: Any) -> str | None:
+    """Tell one instance from a mapping of named ones, whose values are mappings and whose keys no instance has."""
+    if isinstance(value, BaseModel):
+        return "<one>"
+    if not isinstance(value, dict):
+        return None
+    named = value and all(isinstance(item, (dict, BaseModel)) for item in value.values())
+    return "<many>" if named and not value.keys() & Instance.model_fields.keys() else "<one>"
+
+
+Instances = Annotated[
+    Annotated[Instance, Tag("<one>")] | Annotated[dict[Name, Instance], Tag("<many>")],
+    Discriminator(
+        _one_or_many,
+        custom_error_type="shape",
+        custom_error_message="must be an instance or a mapping of named instances",
+    ),
+]
+"""One instance, or several by name."""
+
+
 class Engine(Section):
     """The engine and its settings common to all instances."""
 
@@ -85,7 +105,7 @@ class Engine(Section):
         default=False, description="Each rank runs its own NUMA node's copy of the packed engine (kunpeng-920f)."
     )
     python: str = Field(default="python", description="Interpreter that runs the engine on the nodes.")
-    executable: str | Literal["rehearsal"] | None = Field(
+    executable: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description="Program instead of the engine; `rehearsal` is the simulated engine that ships with sgdeploy.",
     )
@@ -116,13 +136,21 @@ class HealthSettings(Section):
     grace: Duration = Field(default=20.0, description="How long `down` waits for a drain before it insists.")
 
 
+InventoryRef = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[InventorySection, Tag("<mapping>")],
+    by_shape("must be the path of an inventory file or a mapping"),
+]
+
+
 class ProfileBase(Section):
     """Keys that every topology has. ``extends`` and ``$schema`` are taken out before validation."""
 
-    version: Literal[1]
+    version: Annotated[Literal[1], version_one("profile")]
     name: Name
-    platform: str
-    inventory: str | None = Field(default=None, description="Inventory file, relative to the file that names it.")
+    platform: Annotated[str, Field(description="Hardware of the nodes, such as kunpeng-920f or cpu.")]
+    inventory: InventoryRef | None = Field(
+        default=None, description="Inventory file, relative to the file that names it; or the inventory itself."
+    )
     platform_settings: dict[str, Any] = Field(
         default_factory=dict, description="Paths and numbers of the platform; its own file in docs/ lists them."
     )
@@ -136,8 +164,21 @@ class NativeProfile(ProfileBase):
     """``topology: native``: one instance, or a mapping of named instances."""
 
     topology: Literal["native"]
-    native: Instance | dict[Name, Instance]
+    native: Instances
 
 
 Profile: TypeAlias = NativeProfile
 """Union over ``topology`` (a discriminated union as soon as there is more than one)."""
+
+TOPOLOGIES = ("native",)
+"""Topologies that this release plans."""
+
+LATER_TOPOLOGIES = ("pd", "two-bucket-prefill")
+"""Topologies that later releases plan; said instead of calling the word unknown."""
+
+
+class OtherProfile(ProfileBase):
+    """What can be checked of a profile whose topology is not known: the keys that every topology has."""
+
+    model_config = ConfigDict(extra="ignore")
+    topology: Any

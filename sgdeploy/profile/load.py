@@ -1,0 +1,132 @@
+"""The door of this room: a profile with its parents, overlays, overrides, inventory and hosts, read and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgdeploy.profile import overrides as sets
+from sgdeploy.profile import secret_refs
+from sgdeploy.profile.anchor import anchor
+from sgdeploy.profile.inventory_load import load_inventory
+from sgdeploy.profile.judge import pick_hosts, validate
+from sgdeploy.profile.layers import Layers
+from sgdeploy.profile.messages import dotted
+from sgdeploy.profile.nodes import Node, plain
+from sgdeploy.profile.places import Places
+
+if TYPE_CHECKING:
+    from sgdeploy.problems import KeyPath, Problem
+    from sgdeploy.profile.inventory import Host, Inventory
+    from sgdeploy.profile.schema import Profile
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A profile as far as it could be understood.
+
+    Attributes:
+        path: as the user gave it.
+        tree: the merged plain values (secrets as ``Secret``, references to files absolute); {} where nothing was read.
+        places: where each value of the tree stands.
+        profile: the validated profile, None where it is wrong.
+        inventory: hosts and groups (empty where none is named), None where it is wrong.
+        problems: everything found, each with its place, in the order of files and lines.
+        files: every file that was read, the profile first.
+        base_dir: absolute folder of the profile.
+        hosts: hosts of each instance in order, by the path of its ``hosts`` key; left out where not all are known.
+    """
+
+    path: Path
+    tree: dict[str, Any]
+    places: Places
+    profile: Profile | None
+    inventory: Inventory | None
+    problems: tuple[Problem, ...]
+    files: tuple[Path, ...]
+    base_dir: Path
+    hosts: Mapping[KeyPath, tuple[Host, ...]] = field(default_factory=dict)
+
+
+def draft(path: Path, overrides: Sequence[str] = (), overlays: Sequence[Path] = ()) -> Draft:
+    """Read and judge a profile; whatever is wrong in the files comes back as problems and is never raised.
+
+    Args:
+        path: the profile.
+        overrides: ``a.b=VALUE`` texts, the later ones win.
+        overlays: profiles laid over it, the later ones win; a bare word names one that ships.
+    """
+    layers = Layers(absolute=path.is_absolute())
+    root = layers.profile(path)
+    for overlay in overlays:
+        root = layers.overlay(root, overlay)
+    root, found = _override(root, overrides)
+    root, secrets = secret_refs.resolve(anchor(root))
+    tree: dict[str, Any] = plain(root)
+    loaded = load_inventory(root.child("inventory"), layers)
+    profile, wrong = validate(tree)
+    hosts, lost = pick_hosts(tree, loaded)
+    found += [*secrets, *loaded.problems, *_telling(wrong, secrets, complete=layers.complete), *lost]
+    places = Places(root)
+    problems = [places.place(_said_empty(problem, root)) for problem in (*layers.problems, *found)]
+    return Draft(
+        path=path,
+        tree=tree,
+        places=places,
+        profile=None if any(problem.level == "error" for problem in (*secrets, *layers.problems)) else profile,
+        inventory=loaded.inventory,
+        problems=_in_order(problems, layers.names),
+        files=tuple(dict.fromkeys((*layers.files, *loaded.files, *_host_files(tree)))),
+        base_dir=path.absolute().parent,
+        hosts=hosts,
+    )
+
+
+def _override(root: Node, overrides: Sequence[str]) -> tuple[Node, list[Problem]]:
+    problems: list[Problem] = []
+    for number, text in enumerate(overrides, start=1):
+        override, found = sets.parse(text, number, Path.cwd())
+        problems += found
+        if override is not None:
+            root, problem = sets.apply(root, override)
+            problems += [] if problem is None else [problem]
+    return root, problems
+
+
+def _telling(wrong: Sequence[Problem], secrets: Sequence[Problem], *, complete: bool) -> list[Problem]:
+    """Drop what only follows from another problem: keys that may stand in an unread file, misplaced secrets."""
+    misplaced = {problem.path for problem in secrets}
+    return [
+        problem for problem in wrong if (complete or problem.code != "key-missing") and problem.path not in misplaced
+    ]
+
+
+def _said_empty(problem: Problem, root: Node) -> Problem:
+    """Say of a needed key that is there without a value that it is empty, not that it is missing."""
+    node = root.at(problem.path) if problem.code == "key-missing" else None
+    if node is None or node.content is not None:
+        return problem
+    return replace(problem, message=f"`{dotted(problem.path)}` is empty, but it is needed")
+
+
+def _in_order(problems: Sequence[Problem], names: Sequence[str]) -> tuple[Problem, ...]:
+    order = {name: index for index, name in enumerate(dict.fromkeys(names))}
+
+    def position(problem: Problem) -> tuple[int, str, int, int]:
+        place = problem.place
+        if place is None:
+            return (-1, "", 0, 0)
+        return (order.get(place.file, len(order)), place.file, place.line, place.column)
+
+    return tuple(sorted(dict.fromkeys(problems), key=position))
+
+
+def _host_files(tree: Mapping[str, Any]) -> list[Path]:
+    native = tree.get("native")
+    if not isinstance(native, dict):
+        return []
+    specs = [one.get("hosts") for one in (native, *native.values()) if isinstance(one, dict)]
+    files = [spec["file"] for spec in specs if isinstance(spec, dict) and isinstance(spec.get("file"), str)]
+    return [path for path in map(Path, files) if path.is_file()]

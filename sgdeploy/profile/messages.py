@@ -1,0 +1,209 @@
+"""What a schema error means, in an operator's words: one problem per mistake, at the spot of the mistake."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sgdeploy.problems import Problem
+from sgdeploy.profile.scalars import Secret
+from sgdeploy.profile.suggest import did_you_mean
+from sgdeploy.profile.vocabulary import homes_of, keys_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+    from sgdeploy.problems import KeyPath
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("above", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("below", "lt"),
+}
+_SHOWN = 60
+
+
+def dotted(path: KeyPath) -> str:
+    """Write a path as people do: ``native.hosts[2]``; a key that holds a dot is quoted."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            word = f'"{key}"' if re.search(r"[.\s]|^$", key) else key
+            text += f".{word}" if text else word
+    return text
+
+
+def got(value: Any) -> str:
+    """Describe a value that is not what was asked for."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'the text "{value if len(value) <= _SHOWN else value[:_SHOWN] + "…"}"'
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, Secret):
+        return f"the secret {value}"
+    return "a mapping" if isinstance(value, dict) else "a list"
+
+
+def schema_problems(error: ValidationError, model: type[BaseModel], tree: Any) -> list[Problem]:
+    """Translate all errors of one validation.
+
+    Args:
+        error: what pydantic found.
+        model: the schema, for the keys that are known at a spot.
+        tree: the plain values that were validated.
+    """
+    problems: list[Problem] = []
+    explained: set[KeyPath] = set()
+    missing: dict[KeyPath, Problem] = {}
+    absent = {_path(one, tree) for one in error.errors() if one["type"] == "missing"}
+    for one in error.errors(include_url=False):
+        path = _path(one, tree)
+        if one["type"] == "missing":
+            missing[path] = _missing(path)
+        elif one["type"] == "extra_forbidden":
+            problem, meant = _unknown(path, model, tree, absent)
+            problems.append(problem)
+            explained.update({meant} if meant else set())
+        else:
+            problems.append(_translate(one, path))
+    problems.extend(problem for path, problem in missing.items() if path not in explained)
+    return problems
+
+
+def _path(one: ErrorDetails, tree: Any) -> KeyPath:
+    """Give the error's path without the names that pydantic adds for the branches of a union."""
+    path: list[str | int] = []
+    value = tree
+    last = len(one["loc"]) - 1
+    for index, key in enumerate(one["loc"]):
+        in_list = isinstance(value, list) and isinstance(key, int) and key < len(value)
+        if in_list or (isinstance(value, dict) and key in value):
+            value = value[key]
+        elif index != last or one["type"] != "missing":
+            continue
+        path.append(key)
+    return tuple(path)
+
+
+def _missing(path: KeyPath) -> Problem:
+    where = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
+    return Problem(f"the key `{path[-1]}` is missing{where}", path=path, at="key", code="key-missing")
+
+
+def _unknown(path: KeyPath, model: type[BaseModel], tree: Any, absent: set[KeyPath]) -> tuple[Problem, KeyPath | None]:
+    """Explain a key that the schema does not know; also tell which missing key it was probably meant to be."""
+    word, above = str(path[-1]), path[:-1]
+    known = keys_at(model, above, tree)
+    present = _value_at(tree, above)
+    free = known - set(present if isinstance(present, dict) else ())
+    guess = did_you_mean(word, free) or did_you_mean(word, known)
+    homes = [] if guess else homes_of(model, word)
+    hint: str | None = None
+    if guess:
+        hint = f"did you mean `{guess}`?"
+    elif homes:
+        hint = f"this key belongs at `{'` or `'.join(homes[:3])}`"
+    elif "flags" in known and re.fullmatch(r"[a-z][a-z0-9_-]*", word):
+        hint = f"engine flags stand in `{dotted((*above, 'flags'))}`; other keys here: {', '.join(sorted(free))}"
+    elif free:
+        hint = f"keys that may stand here: {', '.join(sorted(free))}"
+    where = f" in `{dotted(above)}`" if above else ""
+    problem = Problem(f"unknown key `{word}`{where}", hint, path, at="key", code="key-unknown")
+    meant = (*above, guess) if guess and (*above, guess) in absent else None
+    return problem, meant
+
+
+def _value_at(tree: Any, path: KeyPath) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def _translate(one: ErrorDetails, path: KeyPath) -> Problem:
+    kind, value = one["type"], one["input"]
+    context: Mapping[str, Any] = one.get("ctx", {})
+    name = f"`{dotted(path)}`"
+    if one["loc"] and one["loc"][-1] == "[key]":
+        return _bad_key(path, context, kind)
+    code = "value-range"
+    hint: str | None = None
+    if kind in _WANTED:
+        text, hint, code = f"must be {_WANTED[kind]}, got {got(value)}", _type_hint(kind, value), "value-type"
+    elif kind in _LIMITS:
+        word, limit = _LIMITS[kind]
+        text = f"must be {word} {context[limit]}, got {value}"
+    elif kind == "literal_error":
+        text, hint = f"must be {_quoted(context['expected'])}, got {got(value)}", _word_hint(value, context["expected"])
+    elif kind == "string_pattern_mismatch":
+        text, hint = f"cannot be {got(value)}", _pattern_hint(context["pattern"])
+    elif kind == "string_too_short":
+        text = "must not be empty"
+    elif kind == "refused":
+        text, hint = f"{context['text']}, got {got(value)}", context["hint"]
+    elif kind == "shape":
+        text, code = f"{one['msg']}, got {got(value)}", "value-type"
+    else:
+        text = one["msg"][:1].lower() + one["msg"][1:]
+    return Problem(f"{name} {text}", hint, path, code=code)
+
+
+def _bad_key(path: KeyPath, context: Mapping[str, Any], kind: str) -> Problem:
+    hint = _pattern_hint(context["pattern"]) if kind == "string_pattern_mismatch" else None
+    where = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
+    return Problem(f"`{path[-1]}` cannot be a name{where}", hint, path, at="key", code="key-name")
+
+
+def _quoted(expected: str) -> str:
+    return expected.replace("'", "`")
+
+
+def _word_hint(value: Any, expected: str) -> str | None:
+    words = re.findall(r"'([^']*)'", expected)
+    guess = did_you_mean(value, words) if isinstance(value, str) else None
+    if guess:
+        return f"did you mean `{guess}`?"
+    return f"write {value} without quotes" if isinstance(value, str) and value in re.split(r"\W+", expected) else None
+
+
+def _pattern_hint(pattern: str) -> str:
+    if "A-Z" in pattern:
+        return "use letters, digits and underscores, and begin with no digit"
+    return "use lower-case letters, digits and dashes, at most 63, and begin with no dash"
+
+
+def _type_hint(kind: str, value: Any) -> str | None:
+    """Say what to write instead, where the value shows what was meant."""
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        return f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
+    if kind == "list_type" and isinstance(value, (str, int)):
+        return f"a list is written [{value}]"
+    if not isinstance(value, str):
+        return None
+    text = value.strip().replace("_", "").replace(",", "")
+    if kind == "bool_type" and text.lower() in {"yes", "on", "no", "off", "true", "false"}:
+        return f"write {'true' if text.lower() in {'yes', 'on', 'true'} else 'false'}, without quotes"
+    if kind in {"int_type", "float_type"} and re.fullmatch(r"[-+]?[0-9]+", text):
+        return f"write {int(text[:30])}, without quotes, leading zeros or separators"
+    return None
