@@ -1,0 +1,1 @@
+"""Tests on hosts made of Linux namespaces."""

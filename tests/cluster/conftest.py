@@ -1,0 +1,52 @@
+"""Tests on hosts made of namespaces: deselected with one line where that is impossible, failed where it is required."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.hosts import Lab, missing
+
+REQUIRED = "SGDEPLOY_REQUIRE_CLUSTER"
+HERE = Path(__file__).parent
+WHY_NOT = missing()
+IS_REQUIRED = os.environ.get(REQUIRED) == "1"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the cluster tests out where no lab can be made, unless they are required."""
+    if not WHY_NOT or IS_REQUIRED:
+        return
+    out = [item for item in items if HERE in item.path.parents]
+    if not out:
+        return
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"{len(out)} cluster tests left out: {WHY_NOT}. {REQUIRED}=1 makes that a failure.")
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    if WHY_NOT:
+        pytest.fail(WHY_NOT, pytrace=False)
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Give a fresh lab; ``@pytest.mark.parametrize("lab", [16], indirect=True)`` says how many hosts (3 otherwise).
+
+    Afterwards nothing of it may be left.
+    """
+    made = Lab.create(getattr(request, "param", 3))
+    try:
+        yield made
+        strays = made.strays()
+    finally:
+        made.destroy()
+    assert made.leaks() == []
+    assert strays == [], "programs of the client still ran at the end of the test"
