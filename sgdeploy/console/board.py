@@ -113,6 +113,11 @@ class Board:
         found = Counter(rank.state for rank in self.ranks.values() if host in {None, rank.host})
         return {state: found[state] for state in STATES if found[state]}
 
+    def wellness(self, host: str) -> int:
+        """Tell how well a host is: 0 with a failed or lost rank, 1 with one that is not ready yet, 2 else."""
+        states = set(self.counts(host))
+        return 0 if states & {"failed", "lost"} else 1 if states - {"ready", "stopped"} else 2
+
     def laggards(self, most: int) -> list[Rank]:
         """Give the ranks worth looking at: failed and lost ones first, then the least advanced, oldest news first."""
         urgency = {"failed": -2, "lost": -1}

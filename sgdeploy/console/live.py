@@ -93,7 +93,8 @@ def _host_view(board: Board, now: float, width: int | None, room: int | None) ->
     laggards = board.laggards(_LAGGARDS)
     if room is not None:
         laggards = laggards[: max(room // 3, 1)]
-        hosts = hosts[: max(room - len(laggards) - 2, 1)]
+        most = max(room - len(laggards) - 2, 1)
+        hosts = sorted(hosts, key=board.wellness)[:most] if len(hosts) > most else hosts
     head = [Text(title, "dim") for title in ("HOST", *map(str.upper, columns), "HOST STATE")]
     lines = grid([head, *([Text(clean(host)), *_cells(board, host, columns)] for host in hosts)], width=width)
     if len(hosts) < len(board.hosts):

@@ -171,7 +171,7 @@ def _ports(process: Process) -> str:
 
 
 def _command(process: Process) -> list[Text]:
-    """Give the engine's own command, a flag a line, as it can be pasted into a shell."""
+    """Give the engine's own command, a flag a line, each word quoted as a shell wants it."""
     words = [clean(word) for word in process.argv]
     groups: list[list[str]] = [[]]
     for word in words:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
-    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC and other strings: titles, links, clipboard
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC and other strings: titles, links, clipboard
     r"|\x1b[ -/]*[0-~]"  # two-character escapes: reset, charset
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI as one C1 character
 )

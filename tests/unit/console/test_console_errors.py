@@ -1,0 +1,132 @@
+"""Every kind of error says what, why and what next, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+
+from sgdeploy.errors import (
+    CancelledRunError,
+    HostFault,
+    Leftover,
+    LeftoverError,
+    LockedError,
+    Missing,
+    PreflightError,
+    ProcessFault,
+    RemoteError,
+    SgdeployError,
+    StartupError,
+    StateError,
+    UsageError,
+    WaitTimeoutError,
+)
+from sgdeploy.remote.base import LostHostError, NodeError
+from tests.unit.console.samples import screen
+
+FAULTS = [HostFault("n03", "Connection refused", "systemctl start sshd"), HostFault("n04", "no answer in 10 s")]
+CASES: list[tuple[SgdeployError, str]] = [
+    (
+        RemoteError("2 of 16 hosts could not be reached; nothing was started", FAULTS, hint="mend them, then up again"),
+        """\
+        error: 2 of 16 hosts could not be reached; nothing was started
+          n03: Connection refused
+            hint: systemctl start sshd
+          n04: no answer in 10 s
+        hint: mend them, then up again
+        """,
+    ),
+    (
+        PreflightError("1 host does not fit the plan", [HostFault("n05", "port 30000 is taken by pid 7 (nginx)")]),
+        """\
+        error: 1 host does not fit the plan
+          n05: port 30000 is taken by pid 7 (nginx)
+        """,
+    ),
+    (
+        StartupError(
+            "1 of 256 processes failed",
+            [ProcessFault("big/native/n03/r05", "n03", "killed by SIGKILL", ("a\x1b[2Jb",), "/run/r05.log", 0.4)],
+            hint="look at the host's memory",
+        ),
+        """\
+        error: 1 of 256 processes failed
+          native/n03/r05 failed on n03: killed by SIGKILL (reported 0.4 s after its death)
+            | ab
+            log: /run/r05.log
+        hint: look at the host's memory
+        """,
+    ),
+    (
+        WaitTimeoutError(
+            "not ready after 45m00s (overall limit)",
+            [
+                Missing("big/native/n03/r05", "n03", "weights loaded", "Capture graph"),
+                Missing("big/native/n10/r00", "n10", "starting"),
+            ],
+            hint="sgdeploy status big",
+        ),
+        """\
+        error: not ready after 45m00s (overall limit)
+          n03  native/n03/r05  weights loaded  Capture graph
+          n10  native/n10/r00  starting
+        hint: sgdeploy status big
+        """,
+    ),
+    (
+        LeftoverError("not proven gone on 2 hosts", [Leftover("n01", "process 77 (sglang)")], [FAULTS[1]]),
+        """\
+        error: not proven gone on 2 hosts
+          n01: process 77 (sglang)
+          n04: no answer in 10 s
+        """,
+    ),
+    (NodeError("n01", "no-space", "/var is full", {}, hint="df /var"), "error: n01: /var is full\nhint: df /var\n"),
+    (LostHostError("n01", "the connection was cut"), "error: n01: the connection was cut\n"),
+    (CancelledRunError("interrupted; nothing runs", hint="go on"), "interrupted; nothing runs\nhint: go on\n"),
+    (LockedError("root@n1 works on it"), "error: root@n1 works on it\n"),
+    (StateError("records [bold]differ[/bold]"), "error: records [bold]differ[/bold]\n"),
+    (UsageError("no deployment named x"), "error: no deployment named x\n"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), CASES, ids=[type(error).__name__ for error, _ in CASES])
+def test_an_error_for_people(error: SgdeployError, text: str) -> None:
+    made = screen()
+    made.console.error(error)
+    assert made.out.getvalue() == ""
+    assert made.err.getvalue() == dedent(text)
+
+
+@pytest.mark.parametrize("error", [error for error, _ in CASES], ids=lambda error: type(error).__name__)
+def test_an_error_for_programs(error: SgdeployError) -> None:
+    made = screen("json")
+    made.console.error(error)
+    (line,) = made.out.getvalue().splitlines()
+    found = json.loads(line)
+    assert found["kind"] == type(error).__name__
+    assert found["exit_code"] == error.exit_code
+    assert found["message"] == str(error)
+    assert found["hint"] == error.hint
+    assert "error" in made.err.getvalue() or "interrupted" in made.err.getvalue()
+
+
+def test_the_lists_of_an_error_are_in_its_json() -> None:
+    made = screen("json")
+    for error, _ in CASES[:5]:
+        made.console.error(error)
+    remote, preflight, startup, timeout, leftover = map(json.loads, made.out.getvalue().splitlines())
+    assert [fault["host"] for fault in remote["faults"]] == ["n03", "n04"]
+    assert preflight["faults"][0]["hint"] is None
+    assert startup["faults"][0]["seconds_to_report"] == 0.4
+    assert timeout["missing"][1]["phase"] == "starting"
+    assert leftover["leftovers"] == [{"host": "n01", "what": "process 77 (sglang)"}]
+
+
+def test_a_fault_of_ours() -> None:
+    made = screen("json")
+    made.console.fault_of_ours("KeyError: 'x'", "see /tmp/debug.txt")
+    assert json.loads(made.out.getvalue())["exit_code"] == 70
+    assert made.err.getvalue() == "error: sgdeploy failed: KeyError: 'x'\nhint: see /tmp/debug.txt\n"

@@ -1,0 +1,146 @@
+"""The live table: every rank while they fit, hosts and laggards beyond, and a terminal that is sane afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from sgdeploy.console.board import Board
+from sgdeploy.console.live import board_lines
+from sgdeploy.deploy.events import Event, Heartbeat, Note, Outcome, ProcessFailed, RankState, State, Step
+from tests.unit.console.samples import Screen, plan, screen
+
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+def drawn(board: Board, now: float = 0.0, width: int | None = None, height: int | None = None) -> list[str]:
+    return [str(line) for line in board_lines(board, now, width=width, height=height)]
+
+
+def rank(
+    host: int, number: int, state: State = "ready", phase: str = "warm-up done", seconds: float = 30.0
+) -> RankState:
+    name = f"n{host:02d}"
+    return RankState(f"big/native/{name}/r{number:02d}", name, state, phase, seconds, "last [b]line[/b]")
+
+
+def fed(board: Board, *events: Event, now: float = 0.0) -> Board:
+    for event in events:
+        board.hear(event, now)
+    return board
+
+
+def small() -> Board:
+    board = Board()
+    board.expect(plan())
+    return fed(
+        board,
+        Step(5, 6, "wait for every rank"),
+        rank(1, 0),
+        rank(1, 1, "loading", "weights loaded", 12.0),
+        ProcessFailed("big/native/n02/r00", "n02", "exit code 3", ("no such file",), "/x", 0.5),
+        Heartbeat(2.0, {}, "native/n01/r01"),
+    )
+
+
+def test_a_row_for_every_rank() -> None:
+    assert drawn(small(), now=2.0) == [
+        "[5/6] wait for every rank  1 failed · 1 ready · 1 loading · 1 planned",
+        "HOST  RANK            STATE    PHASE           TIME   LAST LOG LINE",
+        "n01   native/n01/r00  ready    warm-up done    30 s   last [b]line[/b]",
+        "n01   native/n01/r01  loading  weights loaded  14 s   last [b]line[/b]",
+        "n02   native/n02/r00  failed   exit code 3     0.0 s  no such file",
+        "n02   native/n02/r01  planned",
+        "waiting for native/n01/r01",
+    ]
+
+
+def big(hosts: int = 16) -> Board:
+    board = Board()
+    board.expect(plan(hosts, 16))
+    for host in range(1, hosts + 1):
+        fed(board, *(rank(host, number) for number in range(15)), rank(host, 15, "loading", "weights loaded", 9.0))
+    return fed(board, ProcessFailed("big/native/n03/r05", "n03", "killed by SIGKILL", (), "/x", 0.5))
+
+
+def test_256_ranks_are_hosts_with_counts_and_the_ranks_behind() -> None:
+    lines = drawn(big(), width=100)
+    assert lines[0] == "1 failed · 239 ready · 16 loading"
+    assert lines[1].split() == ["HOST", "LOADING", "READY", "FAILED", "HOST", "STATE"]
+    assert lines[2].split() == ["n01", "1", "15", "-"]
+    assert lines[4].split() == ["n03", "1", "14", "1"]
+    assert len(lines) == 1 + 1 + 16 + 1 + 5
+    assert lines[19].startswith("n03   native/n03/r05  failed   killed by SIGKILL")
+    assert lines[20].startswith("n01   native/n01/r15  loading  weights loaded")
+
+
+@pytest.mark.parametrize("height", [5, 8, 12, 24, 60])
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_the_table_fits_the_terminal(height: int, width: int) -> None:
+    for board in (small(), big(), big(64)):
+        board.waiting = "x" * 300
+        lines = drawn(board, width=width, height=height)
+        assert max(map(len, lines)) <= width
+        assert len(lines) < max(height, 9)
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = drawn(big(64), width=100, height=24)
+    assert "… and 51 more hosts" in lines
+    assert lines[2].split() == ["n03", "1", "14", "1"]  # a host in trouble is never among those left out
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "30")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return screen("live", color=True)
+
+
+def test_the_last_state_stays_and_the_cursor_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = terminal(monkeypatch)
+    with made.console.watching(plan(16, 16)):
+        for event in (Step(5, 6, "wait"), *(rank(h, r) for h in range(1, 17) for r in range(16))):
+            made.console.tell(event)
+        made.console.tell(Note("above the table"))
+        made.console.tell(Outcome("ready", "serves", 1.0))
+    written = made.err.getvalue()
+    assert made.out.getvalue() == ""
+    assert written.count(HIDE) == written.count(SHOW) == 1
+    assert written.index("above the table") < written.index(SHOW)
+    final = written[written.index(SHOW) :]
+    assert "256 ready" in final
+    assert all(f"n{host:02d}" in final for host in range(1, 17))
+
+
+def test_the_terminal_is_sane_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = terminal(monkeypatch)
+
+    def fail() -> None:
+        with made.console.watching(plan()):
+            made.console.tell(rank(1, 0, "loading", "weights loaded"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    written = made.err.getvalue()
+    assert written.rindex(SHOW) > written.rindex(HIDE)
+    assert "weights loaded" in written[written.rindex(SHOW) :]
+    made.console.close()  # a second end changes nothing
+    assert made.err.getvalue() == written
+
+
+def test_events_after_the_table_are_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = terminal(monkeypatch)
+    with made.console.watching(plan()):
+        pass
+    before = len(made.err.getvalue())
+    made.console.tell(Step(1, 3, "connect"))
+    assert "[1/3] connect" in made.err.getvalue()[before:]
+
+
+def test_nothing_is_drawn_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal(monkeypatch)
+    made = screen("live", quiet=True, color=True)
+    with made.console.watching(plan()):
+        made.console.tell(rank(1, 0))
+    assert made.err.getvalue() == ""
