@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.messages import got
 from sgdeploy.profile.scalars import Secret
 from sgdeploy.profile.suggest import did_you_mean
 
@@ -61,21 +62,6 @@ class FlagSpec:
         return (*names, *(f"no-{name}" for name in names)) if self.kind == "on-off" else names
 
 
-def describe(value: object) -> str:
-    """Name a YAML value as an operator would: ``the text "big"``, ``the number 5``, ``a list``."""
-    if isinstance(value, Secret):
-        return f"the secret ${{env:{value.name}}}"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return f'the text "{value}"'
-    return "a list" if isinstance(value, list) else "a mapping"
-
-
 def check_value(spec: FlagSpec, value: object, path: KeyPath) -> list[Problem]:
     """Say what is wrong with ``value`` (not None) for this flag; nothing when it fits."""
     if isinstance(value, list) and spec.nargs in {"+", "*"}:
@@ -91,12 +77,12 @@ def _check_one(spec: FlagSpec, value: object, path: KeyPath, *, listed: bool) ->
     if isinstance(value, Secret):
         return _check_secret(spec, path, listed=listed)
     if not _fits(spec.kind, value):
-        return [_wrong(spec, f"takes {_takes(spec)}, got {describe(value)}", path, _type_hint(spec, value))]
+        return [_wrong(spec, f"takes {_takes(spec)}, got {got(value)}", path, _type_hint(spec, value))]
     if isinstance(value, dict | list) and _not_plain(value):
         text = "holds a value that JSON cannot carry; secrets go into text flags, as the whole value"
         return [_wrong(spec, text, path)]
     if spec.choices and value not in spec.choices:
-        return [_wrong(spec, f"does not know {describe(value)}", path, _choice_hint(spec, value), "flag-choice")]
+        return [_wrong(spec, f"does not know {got(value)}", path, _choice_hint(spec, value), "flag-choice")]
     if listed and isinstance(value, str) and value.startswith("-"):
         return [_wrong(spec, f'cannot pass "{value}" in a list: the engine would read it as a flag', path)]
     return []

@@ -147,7 +147,7 @@ def _platform(tree: Mapping[str, Any], problems: list[Problem]) -> Platform | No
     if kind not in kinds():
         problems.append(_unknown("platform", kind, kinds(), ("platform",)))
         return None
-    found, wrong = platform(kind).configure(settings, ("platform_settings",))
+    found, wrong = platform(kind).configure(settings)
     problems += wrong
     return found
 

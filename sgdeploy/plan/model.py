@@ -217,9 +217,7 @@ class Plan(Frozen):
     @cached_property
     def digest(self) -> str:
         """``sha256:…`` over the canonical JSON (sorted keys, no spaces) of all fields but the digest."""
-        text = json.dumps(
-            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True
-        )
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from sgdeploy.problems import KeyPath, Problem
-from sgdeploy.profile.suggest import did_you_mean
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -109,12 +104,6 @@ class Remark:
     code: str
 
 
-class Settings(BaseModel):
-    """Base of a platform's settings (``platform_settings`` of a profile); unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
 EnvTexts: TypeAlias = "dict[str, str]"
 
 
@@ -202,30 +191,3 @@ class Platform:
         """Look at one instance with its merged flags and environment."""
         del shape, flags, env
         return []
-
-
-def settings_problems(error: ValidationError, model: type[Settings], path: KeyPath) -> tuple[Problem, ...]:
-    """Turn pydantic's findings on ``platform_settings`` into problems at their places."""
-    return tuple(_settings_problem(dict(detail), model, path) for detail in error.errors())
-
-
-def _settings_problem(detail: dict[str, Any], model: type[Settings], path: KeyPath) -> Problem:
-    where: KeyPath = tuple(detail["loc"])
-    dotted = ".".join(str(part) for part in where)
-    if detail["type"] == "extra_forbidden":
-        near = did_you_mean(str(where[-1]), _known(model, where[:-1]))
-        hint = f"did you mean `{near}`?" if near else "the platform's page in docs/platforms lists its settings"
-        return Problem(f"unknown setting `{dotted}`", hint, (*path, *where), "key", code="settings-unknown")
-    text = str(detail["msg"])
-    message = f"setting `{dotted}`: {text[:1].lower()}{text[1:]}"
-    return Problem(message, None, (*path, *where), code="settings-value")
-
-
-def _known(model: type[BaseModel], where: KeyPath) -> list[str]:
-    """Names of the settings at a place inside the settings model."""
-    current: type[BaseModel] = model
-    for part in where:
-        annotation = current.model_fields[str(part)].annotation
-        parts = [annotation, *getattr(annotation, "__args__", ())]
-        current = next((a for a in parts if isinstance(a, type) and issubclass(a, BaseModel)), current)
-    return list(current.model_fields)

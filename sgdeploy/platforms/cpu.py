@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sgdeploy.platforms.base import EnvTexts, Platform, Remark, Settings, Shape
+from sgdeploy.platforms.base import EnvTexts, Platform, Remark, Shape
+from sgdeploy.profile.parts import Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 BIND = "SGLANG_CPU_OMP_THREADS_BIND"
 
 
-class CpuSettings(Settings):
+class CpuSettings(Section):
     """Settings of plain CPU nodes."""
 
     threads_bind: str | None = Field(

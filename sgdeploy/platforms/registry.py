@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
-from sgdeploy.platforms.base import Platform, Settings, settings_problems
+from sgdeploy.platforms.base import Platform
 from sgdeploy.platforms.cpu import Cpu, CpuSettings
 from sgdeploy.platforms.kunpeng_920f import Kunpeng920F, KunpengSettings
-from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.problems import Problem
+from sgdeploy.profile.messages import schema_problems
+from sgdeploy.profile.parts import Section
 
-Build: TypeAlias = "Callable[[Mapping[str, Any]], Platform]"
+SETTINGS_KEY = "platform_settings"
+"""The key of a profile that holds a platform's settings."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +26,22 @@ class PlatformKind:
     Attributes:
         name: the word in a profile.
         settings_model: what ``platform_settings`` may hold.
+        build: makes the platform out of validated settings.
     """
 
     name: str
-    settings_model: type[Settings]
-    build: Build
+    settings_model: type[Section]
+    build: Callable[[Any], Platform]
 
-    def configure(self, settings: Mapping[str, Any], path: KeyPath) -> tuple[Platform | None, tuple[Problem, ...]]:
-        """Check the settings and give the platform with them; None where they are wrong."""
+    def configure(self, settings: Mapping[str, Any]) -> tuple[Platform | None, tuple[Problem, ...]]:
+        """Check the settings and give the platform with them; None and the problems where they are wrong."""
+        whole = create_model("Settings", __base__=Section, platform_settings=(self.settings_model, ...))
+        tree = {SETTINGS_KEY: dict(settings)}
         try:
-            return self.build(settings), ()
+            valid = whole.model_validate(tree)
         except ValidationError as error:
-            return None, settings_problems(error, self.settings_model, path)
+            return None, tuple(schema_problems(error, whole, tree))
+        return self.build(getattr(valid, SETTINGS_KEY)), ()
 
 
 def kinds() -> tuple[str, ...]:
@@ -53,7 +60,7 @@ def platform(kind: str) -> PlatformKind:
 
 def _table() -> dict[str, PlatformKind]:
     known = (
-        PlatformKind(Kunpeng920F.kind, KunpengSettings, lambda s: Kunpeng920F(KunpengSettings.model_validate(s))),
-        PlatformKind(Cpu.kind, CpuSettings, lambda s: Cpu(CpuSettings.model_validate(s))),
+        PlatformKind(Kunpeng920F.kind, KunpengSettings, Kunpeng920F),
+        PlatformKind(Cpu.kind, CpuSettings, Cpu),
     )
     return {kind.name: kind for kind in known}

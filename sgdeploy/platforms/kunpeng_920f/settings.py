@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
 
-from sgdeploy.platforms.base import Settings
 from sgdeploy.platforms.kunpeng_920f import numbers
+from sgdeploy.profile.parts import Section
+from sgdeploy.profile.scalars import refusal
 
-Path = Annotated[str, Field(pattern=r"^/")]
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise refusal("must be an absolute path", "it is a place on the nodes and begins with /")
+    return path
+
+
+Path = Annotated[str, AfterValidator(_absolute)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Sdma(Settings):
+def _module_or_none(value: Any) -> str | None:
+    if value is False:
+        return "<false>"
+    return "<mapping>" if isinstance(value, dict | Sdma) else None
+
+
+class Sdma(Section):
     """The kernel module of the on-chip DMA engine."""
 
     name: str = "sdma_dae"
@@ -21,13 +35,21 @@ class Sdma(Settings):
     params: dict[str, str | int] = Field(default={"safe_mode": 0, "share_chns": 160})
 
 
-class Mtp(Settings):
+ModuleOrNone = Annotated[
+    Annotated[Sdma, Tag("<mapping>")] | Annotated[Literal[False], Tag("<false>")],
+    Discriminator(
+        _module_or_none, custom_error_type="shape", custom_error_message="must be a mapping, or false for no module"
+    ),
+]
+
+
+class Mtp(Section):
     """Multi-token prediction."""
 
     draft_model_path: Path | None = Field(default=None, description="Default: the draft layer of the model itself.")
 
 
-class Layout(Settings):
+class Layout(Section):
     """How a node is cut up; the defaults are those of the 920F with 608 cores."""
 
     numa_nodes: Annotated[int, Field(ge=1)] = Field(numbers.NUMA_NODES, description="Compute NUMA nodes.")
@@ -38,8 +60,16 @@ class Layout(Settings):
     )
     hbm_pages: Count = Field(numbers.HBM_PAGES, description="Hugepages of 2 MiB on each on-package node.")
 
+    @field_validator("core_offset")
+    @classmethod
+    def _inside_the_node(cls, offset: int, info: ValidationInfo) -> int:
+        cores = info.data.get("cores_per_node")
+        if cores is not None and offset >= cores:
+            raise refusal(f"must be below cores_per_node ({cores})", "it counts cores inside one NUMA node, from 0")
+        return offset
 
-class KunpengSettings(Settings):
+
+class KunpengSettings(Section):
     """All settings; every default is a place under /opt that stands for the site's own."""
 
     sglang_path: Path = Field(default="/opt/sglang", description="Source tree of the fork.")
@@ -61,7 +91,7 @@ class KunpengSettings(Settings):
     pthread_hook: Path = Field(
         default="/opt/lib/libpthread_hook.so", description="Library preloaded by separate tokenizers."
     )
-    sdma: Sdma | Literal[False] = Field(default=Sdma(), description="Kernel module to load; false for none.")
+    sdma: ModuleOrNone = Field(default=Sdma(), description="Kernel module to load; false for none.")
     nic: str = Field(default=numbers.NIC, description="Interface for hosts whose inventory entry names none.")
     mtp: Mtp | None = Field(default=None, description="Multi-token prediction; null for off.")
     layout: Layout = Layout()

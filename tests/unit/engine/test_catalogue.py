@@ -232,8 +232,10 @@ def test_every_flag_survives_a_round_trip_through_its_own_kind(stock: Catalogue)
         (
             {"preferred-sampling-params": {"a": Secret("X")}},
             "flag-type",
-            "`preferred-sampling-params` holds a value that JSON cannot carry; "
-            "secrets go into text flags, as the whole value",
+            (
+                "`preferred-sampling-params` holds a value that JSON cannot carry; "
+                "secrets go into text flags, as the whole value"
+            ),
             None,
         ),
     ],
