@@ -63,6 +63,8 @@ PHASE_OF = {  # where a fault strikes that names no phase
     "slow-load": "load",
     "oom": "load",
 }
+PHASES = ("start", "init", "load", "warmup", "serve")
+MODES = (*PHASE_OF, "die", "exit", "crash", "hang", "wedge", "escape", "green-but-dead")
 MAIN_FAULTS = ("die", "exit", "401", "no-tokens", "port-taken", "escape", "green-but-dead")
 WORDS = ("the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "rain", "falls")
 NATURAL_LENGTH = 32  # tokens after which a completion stops by itself
@@ -254,29 +256,31 @@ class Faults:
     """The failures this process was asked for: ``mode[=value][@phase][:nXrY]``, separated by commas or spaces."""
 
     def __init__(self, text: str, settings: Settings) -> None:
-        """Keep those whose selector fits this node; a rank part is compared per scheduler."""
+        """Keep those whose selector fits this node; a rank part is compared per scheduler.
+
+        Raises:
+            UsageError: a mode, phase or selector that nobody knows; else a test of a failure would test nothing.
+        """
         self.items: list[tuple[str, str, str, int | None]] = []
         for item in text.replace(",", " ").split():
             head, _, selector = item.partition(":")
             head, _, phase = head.partition("@")
             mode, _, value = head.partition("=")
             if mode.startswith("exit"):
-                mode, value = "exit", mode[4:] or "1"
-            node_text, _, rank_text = selector.partition("r")
-            node = int(node_text[1:]) if node_text else None
-            rank = int(rank_text) if rank_text else None
-            if node not in {None, settings.node_rank}:
+                mode, value = "exit", mode[4:] or value or "1"
+            phase = phase or PHASE_OF.get(mode, "serve")
+            node, _, rank = selector.lstrip("n").partition("r")
+            if mode not in MODES or phase not in PHASES or not (node + rank + "0").isdigit():
+                raise UsageError("SGDEPLOY_REHEARSE_FAIL: cannot read " + item)
+            wrong_node = node and int(node) != settings.node_rank
+            if wrong_node or (settings.rank_launch and rank and int(rank) != settings.rank_in_node):
                 continue
-            if settings.rank_launch and rank not in {None, settings.rank_in_node}:
-                continue
-            self.items.append((mode, value, phase or PHASE_OF.get(mode, "serve"), rank))
+            self.items.append((mode, value, phase, int(rank) if rank else None))
 
     def due(self, phase: str, rank_in_node: int | None = None) -> list[tuple[str, str]]:
         """Give (mode, value) of the faults that strike in a phase, for one scheduler or (None) for main."""
         return [
-            (m, v)
-            for m, v, p, rank in self.items
-            if p == phase and (rank_in_node is None or rank in {None, rank_in_node})
+            (m, v) for m, v, p, r in self.items if p == phase and (rank_in_node is None or r in {None, rank_in_node})
         ]
 
 
@@ -437,7 +441,7 @@ class Scheduler:
         self.at: dict[str, set[int]] = {}  # barrier → ranks that arrived (rank 0)
         self.passed: set[str] = set()  # barriers that are open (other ranks)
         self.rounds: dict[str, set[int]] = {}  # round → ranks that have not answered (rank 0)
-        self.stage = ""
+        self.stage = "start"
         self.stuck = False  # hangs for good: hears main's end and nothing else
         self.greeted = False
 
@@ -495,8 +499,7 @@ class Scheduler:
 
     def phase(self, name: str) -> None:
         """Enter a phase once, and suffer what was asked for it."""
-        order = ("init", "load", "warmup", "serve")
-        if self.stage and order.index(name) <= order.index(self.stage):
+        if PHASES.index(name) <= PHASES.index(self.stage):
             return
         self.stage = name
         if name == "warmup":
@@ -543,9 +546,7 @@ class Scheduler:
     def _join(self) -> None:
         address = self.settings.rendezvous
         if address is None:
-            if self.meeting is None:
-                return  # a single rank meets nobody
-            address = self.meeting.getsockname()[:2]
+            return  # a single rank meets nobody
         if self.rank == 0:
             self._open(address)
             limit = self.settings.dist_timeout
@@ -937,18 +938,18 @@ class Engine:
 
     def _fork_children(self) -> None:
         settings = self.settings
-        alone = settings.rendezvous is None and settings.world > 1
-        meeting = listen("127.0.0.1", 0) if alone else None
+        meeting = None
+        if settings.rendezvous is None and settings.world > 1:  # a lone node finds itself a port, as the engine does
+            meeting = listen("127.0.0.1", 0)
+            settings.rendezvous = meeting.getsockname()[:2]
         for rank in settings.local_ranks:
-            index = rank % settings.per_node
-            name = "scheduler_" + str(index)
 
             def live(sock: socket.socket, rank: int = rank) -> NoReturn:
                 if rank and meeting is not None:
-                    meeting.detach()
+                    meeting.close()
                 Scheduler(settings, self.faults, rank, sock, meeting).run()
 
-            self.schedulers.append(self._fork(name, live))
+            self.schedulers.append(self._fork(f"scheduler_{len(self.schedulers)}", live))
         if meeting is not None:
             meeting.close()
         if settings.leader:
@@ -1007,7 +1008,8 @@ class Engine:
     def _died_loading(self, child: Child, code: int) -> NoReturn:
         self._kill_tree(itself=False)
         emit(
-            MAIN_FRAMES + f"\nRuntimeError: Rank {child.name[-1]} scheduler died during initialization (exit code: "
+            MAIN_FRAMES
+            + f"\nRuntimeError: Rank {self.schedulers.index(child)} scheduler died during initialization (exit code: "
             f"{code}). If exit code is -9 (SIGKILL), a common cause is the OS OOM killer. "
             "Run `dmesg -T | grep -i oom` to check."
         )
