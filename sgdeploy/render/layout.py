@@ -14,12 +14,12 @@ _LONGEST_NAME = 255
 
 
 def script_key(process: Process) -> str:
-    """Give the name that a process has in the run folder: its id below the deployment, "/" as "-".
+    """Give the name that a process has in the run folder, if it can be a file's.
 
     Raises:
         RenderError: the id makes no file name.
     """
-    return component(process.label.replace("/", "-"), f"process {plain(process.id)}", room=len(".json"))
+    return component(process.key, f"process {plain(process.id)}", room=len(".json"))
 
 
 def script_keys(processes: Iterable[Process]) -> dict[str, str]:

@@ -9,6 +9,8 @@ import re
 import shlex
 from typing import ClassVar
 
+from jinja2 import Undefined
+
 from sgdeploy.errors import SgdeployError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -94,19 +96,18 @@ def plain(text: object) -> str:
 def final(value: object) -> object:
     """Quote what a template puts out, unless it was quoted before (Jinja2 ``finalize``).
 
-    Undefined values and anything else that is neither text nor a whole number are left to Jinja2, whose
-    ``StrictUndefined`` refuses them.
+    Undefined values are left to Jinja2, which says best what is undefined.
 
     Raises:
-        RenderError: as in ``word``.
+        RenderError: as in ``word``, or the value is neither text nor a whole number.
     """
     if type(value) is Word or type(value) is int:
         return value
     if isinstance(value, str):
         return word(value)
-    if isinstance(value, bool) or value is None:
-        raise RenderError(f"a template puts out {value}, which is no text")
-    return value
+    if isinstance(value, Undefined):
+        return value
+    raise RenderError(f"a template puts out {value!a}, which is no text", hint="name the field of it that is meant")
 
 
 def _refuse_half_characters(text: str) -> None:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
+from sgdeploy.paths import package_file
 from sgdeploy.plan.model import EnvValue, Plan, PlanHost, PlannedFile, Process
 from sgdeploy.render.environment import compiled, fill
 from sgdeploy.render.layout import component, inside, script_key
@@ -95,10 +95,7 @@ def shipped_text(file: PlannedFile) -> str:
     Raises:
         RenderError: it does not ship with sgdeploy.
     """
-    source = files("sgdeploy").joinpath(inside(file.source, "shipped file"))
     try:
-        return source.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RenderError(
-            f"{plain(file.source)} does not ship with sgdeploy ({error.strerror})", hint="reinstall sgdeploy"
-        ) from error
+        return package_file(inside(file.source, "shipped file")).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise RenderError(str(error)) from error

@@ -8,11 +8,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from render_plans import plan_of
-
 from sgdeploy.plan.model import Process
 from sgdeploy.render.layout import script_key
 from sgdeploy.render.scripts import process_script
+from tests.unit.render.render_plans import plan_of
 
 LIMIT = 60.0
 """Seconds that one script may take before the test fails; it needs a small part of one."""

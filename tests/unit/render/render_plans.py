@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sgdeploy.plan.model import FrontDoor, Health, Hugepages, KernelModule, Limits, Plan, PlanHost, Process
+from sgdeploy.plan.model import FrontDoor, Health, Hugepages, KernelModule, Limits, Plan, PlanHost, Process, SecretRef
 
 _NODE = "/sys/devices/system/node"
 _PAGES = "hugepages/hugepages-2048kB/nr_hugepages"
@@ -13,6 +13,11 @@ _PAGES = "hugepages/hugepages-2048kB/nr_hugepages"
 def pages(node: int, value: int) -> Hugepages:
     """One write to the 2 MiB pages of a NUMA node."""
     return Hugepages(path=f"{_NODE}/node{node}/{_PAGES}", value=value)
+
+
+def secret(name: str) -> SecretRef:
+    """Name a secret of the controller's environment."""
+    return SecretRef(secret=f"env:{name}")
 
 
 def plan_of(*processes: Process, hosts: tuple[PlanHost, ...] = ()) -> Plan:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from render_bench import Bench
-from render_plans import process
 
 from sgdeploy.render.quote import RenderError, final, path, plain, variable, word
+from tests.unit.render.render_bench import Bench
+from tests.unit.render.render_plans import process
 
 if TYPE_CHECKING:
     from pathlib import Path
