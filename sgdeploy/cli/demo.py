@@ -60,7 +60,7 @@ def _end(desk: Desk, console: Console, plan: Plan) -> None:
     from sgdeploy.errors import LeftoverError
 
     console.say(f"$ sgdeploy down {plan.name}")
-    with console.watching(plan):
+    with console.watching(plan, ranks=False):
         run(desk, console, take_down(desk, console, plan, DownOptions(owner(desk))))
     after = run(desk, console, ask(desk, plan))
     if after.state != "down":

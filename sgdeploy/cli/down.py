@@ -63,5 +63,5 @@ def down(desk: Desk, options: Options) -> None:
     else:
         target = resolve(desk, options.target, options)
     wanted = DownOptions(owner(desk), options.grace, now=options.now, keep_records=options.keep_records)
-    with console.watching(target.plan):
+    with console.watching(target.plan, ranks=False):
         run(desk, console, take_down(desk, console, target.plan, wanted))

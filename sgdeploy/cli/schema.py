@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from sgdeploy.cli.options import Json
 
@@ -12,22 +14,21 @@ if TYPE_CHECKING:
 
 EXAMPLES = """
   sgdeploy schema > sgdeploy.schema.json
+  sgdeploy schema --inventory > inventory.schema.json
   # first line of a profile, for editors with the YAML language server:
   # yaml-language-server: $schema=sgdeploy.schema.json
 """.lstrip("\n")
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Json):
     """Options of ``schema``; its data is JSON either way."""
 
+    inventory: Annotated[bool, typer.Option("--inventory", help="The schema of inventories instead.")] = False
+
 
 def schema(desk: Desk, options: Options) -> None:
-    """Print the JSON Schema of profiles, so that editors complete keys and show their meaning."""
-    from pydantic import TypeAdapter
+    """Print the JSON Schema of profiles (or inventories), so that editors complete keys and show their meaning."""
+    from sgdeploy.profile.jsonschema import inventory_schema, profile_schema
 
-    from sgdeploy.profile.schema import Profile
-
-    body = TypeAdapter[Any](Profile).json_schema()
-    desk.open(options).json({"$schema": _DIALECT, "title": "sgdeploy profile", **body})
+    desk.open(options).json(inventory_schema() if options.inventory else profile_schema())

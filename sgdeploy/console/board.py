@@ -55,7 +55,14 @@ class Rank:
 
 
 class Board:
-    """The latest of everything, fed by events in their order."""
+    """The latest of everything, fed by events in their order.
+
+    Attributes:
+        ranks: process id → what is known of it, in plan order.
+        hosts: host → its own state, "" where nothing was heard.
+        title: the step that is going on, then the outcome.
+        waiting: what is being waited for.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
@@ -64,11 +71,11 @@ class Board:
         self.title = ""
         self.waiting = ""
 
-    def expect(self, plan: Plan) -> None:
-        """Add a row for every process of the plan, and a host for each host."""
+    def expect(self, plan: Plan, *, ranks: bool) -> None:
+        """Add a row for every host of the plan, and one for every process where ranks are of interest."""
         for host in plan.hosts:
             self.hosts.setdefault(host.host, "")
-        for process in plan.processes:
+        for process in plan.processes if ranks else ():
             self._rank(process.id, process.host)
 
     def hear(self, event: Event, now: float) -> None:
@@ -78,6 +85,8 @@ class Board:
                 self.title, self.waiting = f"[{number}/{of}] {title}", ""
             case HostState(host=host, state=state):
                 self.hosts[host] = state
+                if state == "stopped":
+                    self._stop(host, now)
             case RankState():
                 rank = self._rank(event.process, event.host)
                 self.ranks[event.process] = replace(
@@ -96,6 +105,12 @@ class Board:
                 self.title, self.waiting = outcome, ""
             case _:
                 pass
+
+    def _stop(self, host: str, now: float) -> None:
+        """A host that is proven clean has no living rank, whatever was heard of them before; failures stay in view."""
+        for rank in self.ranks.values():
+            if rank.host == host and rank.state not in {"failed", "planned"}:
+                self.ranks[rank.process] = replace(rank, state="stopped", seconds=rank.age(now), heard=now)
 
     def _fail(self, event: ProcessFailed, now: float) -> None:
         rank = self._rank(event.process, event.host)

@@ -18,7 +18,7 @@ from sgdeploy.console.plans import host_lines, plan_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
 from sgdeploy.console.stream import Sink
 from sgdeploy.console.text import clean
-from sgdeploy.deploy.events import Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, Step
+from sgdeploy.deploy.events import Completion, Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, Step
 from sgdeploy.errors import SgdeployError
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 Mode: TypeAlias = "Literal['live', 'plain', 'json']"
 
 _ON_BOARD = (Step, HostState, RankState, Heartbeat)
-"""Events that the live table itself shows; the others are printed above it."""
+"""Events that the live table itself shows; the others are printed above it or below."""
+
+_BELOW_BOARD = (Completion, Outcome)
+"""What a command ends with stands below the last state of the table."""
 
 _WHEN_QUIET = (ProcessFailed, Outcome)
 
@@ -71,6 +74,7 @@ class Console:
         self._err = _terminal(Sink(err), color)
         self._board = LiveBoard(self._err, clock)
         self._failures_shown: set[str] = set()
+        self._last: list[Event] = []
 
     # What happens during a command
 
@@ -86,25 +90,35 @@ class Console:
             self._board.hear(event)
             if isinstance(event, _ON_BOARD):
                 return
+            if isinstance(event, _BELOW_BOARD):
+                self._last.append(event)
+                return
         if not self._quiet or isinstance(event, _WHEN_QUIET) or getattr(event, "level", "") == "warning":
             self._print(self._err, event_lines(event))
 
     @contextmanager
-    def watching(self, plan: Plan) -> Iterator[None]:
-        """Keep the live table of a plan's ranks on the screen for the body of the ``with``; its last state stays.
+    def watching(self, plan: Plan, *, ranks: bool = True) -> Iterator[None]:
+        """Keep the live table of a plan on the screen for the body of the ``with``; its last state stays.
 
         In the other modes, and when quiet, nothing is drawn. The terminal is given back however the body ends.
+
+        Args:
+            plan: whose hosts and processes are of interest.
+            ranks: whether the processes are, or their hosts alone.
         """
         if self.mode == "live" and not self._quiet:
-            self._board.open(plan)
+            self._board.open(plan, ranks=ranks)
         try:
             yield
         finally:
-            self._board.close()
+            self.close()
 
     def close(self) -> None:
         """Give the terminal back. For a way out that skips ``watching``'s own end; calling it twice is fine."""
         self._board.close()
+        last, self._last = self._last, []
+        for event in last:
+            self._print(self._err, event_lines(event))
 
     # What a command has to say
 

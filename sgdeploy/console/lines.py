@@ -52,7 +52,7 @@ def _host(event: HostState) -> list[Text]:
 def _rank(event: RankState) -> list[Text]:
     if not event.changed:
         return []
-    phase = f", {clean(event.phase)}" if event.phase else ""
+    phase = f", {clean(event.phase)}" if event.phase not in {"", event.state} else ""
     return [
         Text.assemble(
             f"{clean(event.host)}: {short(event.process)} ",
@@ -78,7 +78,7 @@ def _failed(event: ProcessFailed) -> list[Text]:
 
 @event_lines.register
 def _completion(event: Completion) -> list[Text]:
-    head = f"completion: {plural(event.tokens, 'token')} in {duration(event.seconds)}"
+    head = f"completion: {plural(event.tokens, 'token')} in {event.seconds:.2f} s"
     return [Text.assemble((head, "green"), f": {clean(event.prompt)!r} → {clean(event.text)!r}")]
 
 

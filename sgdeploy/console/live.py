@@ -48,7 +48,7 @@ def board_lines(board: Board, now: float, *, width: int | None, height: int | No
     """
     room = None if height is None else max(height - _FRAME, 1)
     lines = [_headline(board)]
-    if len(board.ranks) <= RANK_ROWS and (room is None or len(board.ranks) <= room):
+    if board.ranks and len(board.ranks) <= RANK_ROWS and (room is None or len(board.ranks) <= room):
         lines += _rank_table(board.ranks.values(), now, width)
     else:
         lines += _host_view(board, now, width, room)
@@ -127,11 +127,11 @@ class LiveBoard:
         """Whether the table stands on the terminal now."""
         return self._live is not None
 
-    def open(self, plan: Plan) -> None:
-        """Begin to draw, with a row for every process of the plan."""
+    def open(self, plan: Plan, *, ranks: bool) -> None:
+        """Begin to draw, with a row for every host of the plan, or every process."""
         with self._lock:
             self._board = Board()
-            self._board.expect(plan)
+            self._board.expect(plan, ranks=ranks)
         if self._live is None:
             self._live = Live(
                 console=self._terminal,

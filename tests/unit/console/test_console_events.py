@@ -53,7 +53,7 @@ def test_plain_lines() -> None:
           | Loading
           | no such file
           log: /run/r00.log
-        completion: 16 tokens in 0.8 s: 'The capital of France is' → 'Paris\\x07 of course'
+        completion: 16 tokens in 0.84 s: 'The capital of France is' → 'Paris\\x07 of course'
         ready: big serves at http://10.0.0.1:30000 (35 s)
         """).lstrip("\n")
 

@@ -6,7 +6,7 @@ import pytest
 
 from sgdeploy.console.board import Board
 from sgdeploy.console.live import board_lines
-from sgdeploy.deploy.events import Event, Heartbeat, Note, Outcome, ProcessFailed, RankState, State, Step
+from sgdeploy.deploy.events import Event, Heartbeat, HostState, Note, Outcome, ProcessFailed, RankState, State, Step
 from tests.unit.console.samples import Screen, plan, screen
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -31,7 +31,7 @@ def fed(board: Board, *events: Event, now: float = 0.0) -> Board:
 
 def small() -> Board:
     board = Board()
-    board.expect(plan())
+    board.expect(plan(), ranks=True)
     return fed(
         board,
         Step(5, 6, "wait for every rank"),
@@ -56,7 +56,7 @@ def test_a_row_for_every_rank() -> None:
 
 def big(hosts: int = 16) -> Board:
     board = Board()
-    board.expect(plan(hosts, 16))
+    board.expect(plan(hosts, 16), ranks=True)
     for host in range(1, hosts + 1):
         fed(board, *(rank(host, number) for number in range(15)), rank(host, 15, "loading", "weights loaded", 9.0))
     return fed(board, ProcessFailed("big/native/n03/r05", "n03", "killed by SIGKILL", (), "/x", 0.5))
@@ -109,6 +109,7 @@ def test_the_last_state_stays_and_the_cursor_comes_back(monkeypatch: pytest.Monk
     assert written.index("above the table") < written.index(SHOW)
     final = written[written.index(SHOW) :]
     assert "256 ready" in final
+    assert final.index("n16") < final.index("serves")
     assert all(f"n{host:02d}" in final for host in range(1, 17))
 
 
@@ -144,3 +145,15 @@ def test_nothing_is_drawn_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     with made.console.watching(plan()):
         made.console.tell(rank(1, 0))
     assert made.err.getvalue() == ""
+
+
+def test_a_host_that_is_proven_clean_has_no_living_rank() -> None:
+    board = fed(small(), HostState("n01", "stopped"), HostState("n02", "stopped"))
+    assert board.counts() == {"planned": 1, "failed": 1, "stopped": 2}
+
+
+def test_hosts_alone() -> None:
+    board = Board()
+    board.expect(plan(), ranks=False)
+    fed(board, Step(2, 3, "stop 4 processes"), HostState("n01", "stopped"), HostState("n02", "stopping"))
+    assert drawn(board) == ["[2/3] stop 4 processes", "HOST  HOST STATE", "n01   stopped", "n02   stopping"]
