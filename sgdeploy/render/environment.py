@@ -45,7 +45,10 @@ def compiled(folder: Path | None) -> Templates:
         RenderError: the folder is missing or a template is broken, with its file and line.
     """
     if folder is not None and not folder.is_dir():
-        raise quote.RenderError(f"{folder} is not a folder of templates", hint="give a folder to --templates")
+        raise quote.RenderError(
+            f"{folder} is not a folder of templates",
+            hint="name a folder that holds process.sh.j2 or another of our templates",
+        )
     shipped = data_dir("templates")
     environment = Environment(
         loader=FileSystemLoader([shipped] if folder is None else [folder, shipped]),
