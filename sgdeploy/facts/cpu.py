@@ -88,7 +88,7 @@ def _cores(subject: Subject) -> Iterator[Finding]:
     if missing:
         yield subject.error(
             "cores-missing",
-            f"cores {write_numbers(missing)} are planned, but do not exist or are offline "
+            f"planned cores that do not exist or are offline: {write_numbers(missing)} "
             f"(online: {write_numbers(there)})",
             "check that the profile's platform is this host's, plan fewer ranks per node, or set node.pin: false",
         )
@@ -96,8 +96,8 @@ def _cores(subject: Subject) -> Iterator[Finding]:
     if refused:
         yield subject.error(
             "cores-not-allowed",
-            f"cores {write_numbers(refused)} are planned, but a session here may use only "
-            f"{write_numbers(facts.cpus_allowed)} (Cpus_allowed_list)",
+            f"planned cores that a session here may not use: {write_numbers(refused)} "
+            f"(Cpus_allowed_list: {write_numbers(facts.cpus_allowed)})",
             "widen the cpuset of the container, cgroup or batch job that sshd runs in, or plan fewer ranks per node",
         )
 
@@ -110,14 +110,14 @@ def _nodes(subject: Subject) -> Iterator[Finding]:
     if missing:
         yield subject.error(
             "numa-missing",
-            f"NUMA nodes {write_numbers(missing)} are planned, but do not exist (online: {write_numbers(facts.numa)})",
+            f"planned NUMA nodes that do not exist: {write_numbers(missing)} (online: {write_numbers(facts.numa)})",
             "check that the profile's platform is this host's, and that the firmware shows its memory nodes",
         )
     refused = bound - missing - set(facts.mems_allowed) if facts.mems_allowed else set()
     if refused:
         yield subject.error(
             "numa-not-allowed",
-            f"memory of NUMA nodes {write_numbers(refused)} is planned, but a session here may use only "
-            f"{write_numbers(facts.mems_allowed)} (Mems_allowed_list)",
+            f"planned NUMA nodes whose memory a session here may not use: {write_numbers(refused)} "
+            f"(Mems_allowed_list: {write_numbers(facts.mems_allowed)})",
             "widen the cpuset of the container, cgroup or batch job that sshd runs in",
         )

@@ -104,6 +104,10 @@ def _run_dir(subject: Subject) -> Iterator[Finding]:
             return
     if facts.run_dir is None:
         return
+    if facts.run_dir.error:
+        hint = "look at it on the host (a dead mount?), or set node.run_dir to another folder"
+        yield subject.error("run-dir-unknown", f"the run folder {run_dir} gives no answer: {facts.run_dir.error}", hint)
+        return
     if facts.run_dir.writable is False:
         yield subject.error(
             "run-dir-denied",
@@ -142,11 +146,11 @@ def _room(subject: Subject) -> Iterator[Finding]:
 def _programs(subject: Subject) -> Iterator[Finding]:
     facts = subject.facts
     paths = [path for process in subject.processes for path in programs(process)]
-    missing = _missing(facts, paths)
+    missing = _absent(facts, paths)
     if missing:
         yield subject.error(
             "program-missing",
-            f"the program does not exist: {fold(missing)}",
+            f"the program {missing}",
             "install the engine at that place on this host, or correct engine.executable or platform_settings",
         )
     refused = [p for p in paths if (it := facts.paths.get(p)) and it.exists and (it.folder or not it.executable)]
@@ -160,41 +164,42 @@ def _programs(subject: Subject) -> Iterator[Finding]:
 
 def _activations(subject: Subject) -> Iterator[Finding]:
     needed = {path: item for process in subject.processes for path, item in activations(process).items()}
-    missing = _missing(subject.facts, needed)
+    missing = [path for path in needed if _absent(subject.facts, [path])]
     if missing:
         yield subject.error(
             "activation-missing",
-            "cannot be activated: " + ", ".join(f"{needed[path]} ({path} does not exist)" for path in missing),
+            "cannot be activated: " + "; ".join(f"{needed[p]}: {_absent(subject.facts, [p])}" for p in missing),
             "install it on this host, or correct engine.activate or platform_settings",
         )
 
 
 def _folders(subject: Subject) -> Iterator[Finding]:
     facts = subject.facts
-    missing = _missing(facts, [path for process in subject.processes for path in folders(process)])
-    if missing:
-        yield subject.error(
-            "cwd-missing", f"the working folder {fold(missing)} does not exist", "create it, or correct engine.cwd"
-        )
-    absent = _missing(facts, [path for process in subject.processes for path in libraries(process)])
-    if absent:
-        yield subject.warning(
-            "library-path-missing",
-            f"folders of a search path do not exist: {fold(absent)}",
-            "install what belongs there, or correct platform_settings",
-        )
-    files = [m.file for m in subject.host.modules if not facts.module_loaded(m.name)]
-    if _missing(facts, files):
-        yield subject.error(
-            "module-file-missing",
-            f"the file of a kernel module does not exist: {fold(_missing(facts, files))}",
-            "install the driver on this host, or correct the path in platform_settings",
-        )
+    cwd = _absent(facts, [path for process in subject.processes for path in folders(process)])
+    if cwd:
+        yield subject.error("cwd-missing", f"the working folder {cwd}", "create it, or correct engine.cwd")
+    search = _absent(facts, [path for process in subject.real for path in libraries(process)])
+    if search:
+        hint = "install what belongs there, or correct platform_settings"
+        yield subject.warning("library-path-missing", f"a folder of a search path is missing: {search}", hint)
+    module = _absent(facts, [module.file for module in subject.to_load])
+    if module:
+        hint = "install the driver on this host, or correct the path in platform_settings"
+        yield subject.error("module-file-missing", f"the kernel module's file {module}", hint)
 
 
-def _missing(facts: HostFacts, paths: Iterable[str]) -> list[str]:
-    """Give the paths that were asked for and are not there, each once."""
-    return [path for path in dict.fromkeys(paths) if path in facts.paths and not facts.paths[path].exists]
+def _absent(facts: HostFacts, paths: Iterable[str]) -> str:
+    """Say which of these paths are not there, or cannot be looked at and why; "" if all are."""
+    gone: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        found = facts.paths.get(path)
+        if found is not None and not found.exists:
+            gone.setdefault(found.error, []).append(path)
+    return "; ".join(
+        f"{fold(group)} "
+        + (f"cannot be looked at ({why})" if why else f"do{'es' if len(group) == 1 else ''} not exist")
+        for why, group in gone.items()
+    )
 
 
 def check_models(plan: Plan, facts: Mapping[str, HostFacts]) -> Iterator[Finding]:
@@ -208,8 +213,11 @@ def check_models(plan: Plan, facts: Mapping[str, HostFacts]) -> Iterator[Finding
         for host, paths in needed.items()
         if paths
     }
-    missing = {host: [p for p, it in paths.items() if not it.exists] for host, paths in seen.items()}
-    refused = {host: [p for p, it in paths.items() if it.exists and not it.readable] for host, paths in seen.items()}
+    missing = {host: [p for p, it in paths.items() if not it.exists and not it.error] for host, paths in seen.items()}
+    refused = {
+        host: [p for p, it in paths.items() if it.error or (it.exists and not it.readable)]
+        for host, paths in seen.items()
+    }
     yield from _model_findings("model-missing", "does not exist", missing)
     yield from _model_findings("model-denied", "cannot be read by our user", refused)
 

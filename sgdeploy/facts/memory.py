@@ -27,6 +27,10 @@ SHM_LEAST = 1 * GIB
 """The engine shares memory between its processes there; the 64 MiB that containers get by default are known to fail
 (sgl-project/sglang issues 1986 and 5096)."""
 
+TRUSTED_SHARE = 0.9
+"""Least share of the host's memory that its NUMA nodes must account for before their figures are believed; seen
+otherwise on a virtual machine with hot-plugged memory: 4.2 GiB of 23.5 GiB."""
+
 _POOL = re.compile(r"hugepages-(\d+)kB/")
 
 
@@ -89,10 +93,15 @@ def _paths(subject: Subject) -> Iterator[Finding]:
     sizes = sorted({pool.size for pool in facts.huge})
     have = ", ".join(write_page(size) for size in sizes) or "none"
     page = f" with its base page of {write_page(facts.page_size)}" if facts.page_size else ""
+    what = f"no such file: {fold(sysfs(subject.host, path) for path in missing)}"
+    root = subject.host.sysfs_root
+    if root:
+        hint = "make a file for each of the plan's hugepage settings there (`sgdeploy plan PROFILE --json` lists them)"
+        yield subject.error("hugepages-path", f"{what}; node.sysfs_root is {root}", hint)
+        return
     yield subject.error(
         "hugepages-path",
-        f"no such file: {fold(sysfs(subject.host, path) for path in missing)}; "
-        f"the kernel{page} offers hugepages of these sizes: {have}",
+        f"{what}; the kernel{page} offers hugepages of these sizes: {have}",
         "plan a size that this kernel has, or boot the kernel that the platform asks for",
     )
 
@@ -149,16 +158,28 @@ def _room(subject: Subject, node: int | None, pools: dict[int, int]) -> tuple[in
     if node is None:
         total, free = facts.memory_total, facts.memory_available
     else:
-        known = facts.numa.get(node)
+        known = facts.numa.get(node) if _nodes_add_up(subject) else None
         total, free = (known.memory_total, known.memory_free) if known else (None, None)
     if free is None:
         return total, None
     return total, free + sum(p.size * p.total for p in facts.huge if p.node == node and p.size in pools)
 
 
+def _nodes_add_up(subject: Subject) -> bool:
+    """Tell whether the nodes' memory sums up to the host's; with memory that was plugged in later it may not."""
+    total = subject.facts.memory_total
+    nodes = [node.memory_total for node in subject.facts.numa.values() if node.memory_total is not None]
+    return total is None or sum(nodes) >= total * TRUSTED_SHARE
+
+
 def _shm(subject: Subject) -> Iterator[Finding]:
     shm, real = subject.facts.shm, subject.real
     if not real or shm is None or shm.free is None or shm.total is None:
+        return
+    if shm.nearest != SHM:
+        yield subject.warning(
+            "shm-missing", f"{SHM} does not exist; the engine's processes share memory there", f"mount a tmpfs at {SHM}"
+        )
         return
     need = max(SHM_LEAST, sum(_shm_pool(process) for process in real))
     if shm.free < need:

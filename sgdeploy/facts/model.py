@@ -68,6 +68,7 @@ class Space:
         inodes_free: file names it may still take; 0 where the file system does not count them.
         writable: whether our user may write there.
         nearest: the path itself, or the nearest folder above it that exists.
+        error: why it could not be measured (a dead mount), "" otherwise.
     """
 
     total: int | None = None
@@ -75,21 +76,31 @@ class Space:
     inodes_free: int | None = None
     writable: bool | None = None
     nearest: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
 class PathFact:
-    """What is at a path, as our user sees it."""
+    """What is at a path, as our user sees it.
+
+    Attributes:
+        exists: whether it was seen; it may exist all the same where ``error`` says why we cannot look.
+        kind: ``file``, ``folder`` or another word of the node helper.
+        executable: whether our user may run it (enter it, for a folder).
+        readable: whether our user may read it.
+        error: why we cannot look (no permission, a dead mount), "" otherwise.
+    """
 
     exists: bool
     kind: str | None = None
     executable: bool = False
     readable: bool = False
+    error: str = ""
 
     @property
     def folder(self) -> bool:
         """Whether it is a folder."""
-        return self.exists and self.kind in {"dir", "directory", "folder"}
+        return self.exists and self.kind == "folder"
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,8 @@ class HostFacts:
         reserved: ports that it leaves out of that range.
         nofile: limit of open files.
         memlock: limit of locked memory in bytes.
-        modules: kernel modules that are loaded.
+        modules: kernel modules that are loaded, as the kernel spells them.
+        parameters: loaded module of the plan → its parameters and their values.
         proxies: proxy variables of a session, passwords removed; names in lower case.
         tools: program → its path, None where it is not in PATH.
         paths: what is at each path that was asked for.
@@ -165,6 +177,7 @@ class HostFacts:
     nofile: Limit | None = None
     memlock: Limit | None = None
     modules: frozenset[str] = frozenset()
+    parameters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     proxies: Mapping[str, str] = field(default_factory=dict)
     tools: Mapping[str, str | None] = field(default_factory=dict)
     paths: Mapping[str, PathFact] = field(default_factory=dict)
@@ -178,7 +191,3 @@ class HostFacts:
         if isinstance(wanted, IPv4Address) and wanted.is_loopback and "lo" in self.interfaces:
             return "lo"
         return None
-
-    def module_loaded(self, name: str) -> bool:
-        """Tell whether a kernel module is loaded; the kernel writes dashes as underscores."""
-        return name.replace("-", "_") in self.modules

@@ -61,6 +61,7 @@ def parse(
         nofile=software.limit(raw, "Max open files"),
         memlock=software.limit(raw, "Max locked memory"),
         modules=software.modules(raw),
+        parameters=software.parameters(raw),
         proxies=proxies.proxies(raw),
         tools=software.tools(raw),
         paths=raw.paths(),

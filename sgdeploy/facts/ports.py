@@ -59,8 +59,8 @@ def check(subject: Subject) -> Iterator[Finding]:
         ports = write_numbers(inside)
         yield subject.warning(
             "port-ephemeral",
-            f"planned ports {ports} lie in this host's ephemeral range {bounds[0]}-{bounds[1]}: "
-            "an outgoing connection may hold one of them at the start",
+            f"planned ports in this host's ephemeral range {bounds[0]}-{bounds[1]}: {ports} "
+            "(an outgoing connection may hold one at the start)",
             f"plan ports outside it, or reserve them: sysctl -w net.ipv4.ip_local_reserved_ports={ports}",
         )
 

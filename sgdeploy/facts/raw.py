@@ -72,6 +72,8 @@ class Raw:
         found = (self.result.get("space") or {}).get(path)
         if not found:
             return None
+        if found.get("error"):
+            return Space(nearest=path, error=found["error"])
         names = ("total", "free", "inodes_free", "writable")
         return Space(**{name: found.get(name) for name in names}, nearest=found.get("nearest") or path)
 
@@ -83,6 +85,7 @@ class Raw:
                 kind=found.get("kind"),
                 executable=bool(found.get("executable")),
                 readable=bool(found.get("readable")),
+                error=found.get("error") or "",
             )
             for path, found in (self.result.get("stat") or {}).items()
         }

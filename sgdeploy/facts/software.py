@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from sgdeploy.facts.model import Finding, Limit
 from sgdeploy.facts.raw import Raw, Wanted
-from sgdeploy.facts.subject import Subject
+from sgdeploy.facts.subject import Subject, kernel_name, sysfs
 from sgdeploy.facts.text import count, write_numbers, write_size
+from sgdeploy.plan.model import PlanHost
 
 KERNEL = "/proc/sys/kernel/osrelease"
 MODULES = "/proc/modules"
+SYS_MODULE = "/sys/module"
 LIMITS = "/proc/self/limits"
 
 PYTHON_LEAST = (3, 7)
@@ -28,9 +30,10 @@ _WHICH = (
 )
 
 
-def wanted() -> Wanted:
+def wanted(host: PlanHost) -> Wanted:
     """Ask for the kernel, its modules, the limits of a session, and which tools there are."""
-    return Wanted(files=(KERNEL, MODULES, LIMITS), commands={"tools": _WHICH})
+    parameters = (f"{sysfs(host, SYS_MODULE)}/{kernel_name(module.name)}/parameters/*" for module in host.modules)
+    return Wanted(files=(KERNEL, MODULES, LIMITS, *parameters), commands={"tools": _WHICH})
 
 
 def python(text: object) -> tuple[int, ...]:
@@ -40,8 +43,17 @@ def python(text: object) -> tuple[int, ...]:
 
 
 def modules(raw: Raw) -> frozenset[str]:
-    """Read the names of the loaded modules."""
-    return frozenset(line.split()[0] for line in raw.file(MODULES).splitlines() if line.strip())
+    """Read the names of the loaded modules; one that is built in shows by its parameters only."""
+    listed = (line.split()[0] for line in raw.file(MODULES).splitlines() if line.strip())
+    return frozenset((*listed, *parameters(raw)))
+
+
+def parameters(raw: Raw) -> dict[str, dict[str, str]]:
+    """Read module → parameters of the loaded modules that the plan names."""
+    found: dict[str, dict[str, str]] = {}
+    for match, text in raw.files(rf"{SYS_MODULE}/(\w+)/parameters/(\w+)"):
+        found.setdefault(match[1], {})[match[2]] = text.strip()
+    return found
 
 
 def limit(raw: Raw, name: str) -> Limit | None:
@@ -62,6 +74,31 @@ def check(subject: Subject) -> Iterator[Finding]:
     yield from _tools(subject)
     yield from _root(subject)
     yield from _memlock(subject)
+    yield from _parameters(subject)
+
+
+def _parameters(subject: Subject) -> Iterator[Finding]:
+    """A module that is loaded otherwise than planned is never reloaded: somebody may be using it."""
+    differ = [
+        f"{module.name} has {name}={now}, planned is {name}={asked}"
+        for module in subject.host.modules
+        for name, asked in module.params.items()
+        if (now := subject.facts.parameters.get(kernel_name(module.name), {}).get(name)) is not None
+        and not same_parameter(now, asked)
+    ]
+    if differ:
+        names = " ".join(kernel_name(module.name) for module in subject.host.modules)
+        yield subject.error(
+            "module-differs",
+            f"a kernel module is loaded with other parameters: {'; '.join(differ)}",
+            f"when nobody uses it: rmmod {names}; or plan the parameters that it has",
+        )
+
+
+def same_parameter(one: str, other: str) -> bool:
+    """Tell whether two spellings of a parameter mean the same (the kernel shows booleans as Y and N)."""
+    spelling = {"y": "1", "true": "1", "n": "0", "false": "0"}
+    return spelling.get(one.lower(), one) == spelling.get(other.lower(), other)
 
 
 def _python(subject: Subject) -> Iterator[Finding]:
@@ -81,7 +118,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 def _tools(subject: Subject) -> Iterator[Finding]:
     pinned = [process for process in subject.processes if process.cores is not None]
     bound = {node for process in subject.processes for node in process.memory_nodes or ()}
-    to_load = [module.name for module in subject.host.modules if not subject.facts.module_loaded(module.name)]
+    to_load = [module.name for module in subject.to_load]
     needs = {
         "bash": ("every process script is run by it", "install bash"),
         "taskset": (
@@ -109,9 +146,8 @@ def _root(subject: Subject) -> Iterator[Finding]:
     work = []
     if subject.writes and not host.sysfs_root:
         work.append(f"set hugepages ({count(len(subject.writes), 'sysfs file')})")
-    to_load = [module.name for module in host.modules if not facts.module_loaded(module.name)]
-    if to_load:
-        work.append(f"load the kernel module {', '.join(to_load)}")
+    if subject.to_load:
+        work.append(f"load the kernel module {', '.join(module.name for module in subject.to_load)}")
     if work:
         yield subject.error(
             "not-root",

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sgdeploy.facts.model import Finding, HostFacts
-from sgdeploy.plan.model import Hugepages, Plan, PlanHost, Process
+from sgdeploy.plan.model import Hugepages, KernelModule, Plan, PlanHost, Process
 
 SIMULATED_ENGINE = "engine.py"
 """File name of the simulated engine in the run folder; who runs it needs neither model nor fast network."""
@@ -27,6 +27,11 @@ def sysfs(host: PlanHost, path: str) -> str:
 def target_host(target: str) -> str:
     """Give the host of ``host:port`` or ``[address]:port``."""
     return target.rpartition(":")[0].strip("[]")
+
+
+def kernel_name(module: str) -> str:
+    """Give a module's name as the kernel spells it."""
+    return module.replace("-", "_")
 
 
 def hugepage_writes(host: PlanHost, processes: tuple[Process, ...]) -> dict[str, int]:
@@ -65,6 +70,11 @@ class Subject:
     def writes(self) -> dict[str, int]:
         """Hugepage writes, see ``hugepage_writes``."""
         return hugepage_writes(self.host, self.processes)
+
+    @property
+    def to_load(self) -> tuple[KernelModule, ...]:
+        """Kernel modules of the plan that are not loaded yet."""
+        return tuple(module for module in self.host.modules if kernel_name(module.name) not in self.facts.modules)
 
     @property
     def who(self) -> str:

@@ -18,7 +18,7 @@ def gather_request(plan: Plan, host: PlanHost) -> dict[str, Any]:
         ports.wanted(),
         proxies.wanted(),
         disk.wanted(host, processes),
-        software.wanted(),
+        software.wanted(host),
     )
     return sum(parts[1:], start=parts[0]).to_json()
 

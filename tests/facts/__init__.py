@@ -1,0 +1,1 @@
+"""Tests of facts and preflight, from recorded hosts."""
