@@ -76,8 +76,8 @@ def fingerprint(key: asyncssh.SSHKey | None) -> str:
 
 def adding_command(target: Target, key: asyncssh.SSHKey | None) -> str:
     """Give the command that records the host's key, to be run once its fingerprint has been compared."""
-    if target.jumps or target.key_alias:
-        # ssh-keyscan goes through no jump host and knows no alias; ssh itself asks and records.
+    if target.jumps or target.proxy_command or target.key_alias:
+        # ssh-keyscan goes through no proxy and knows no alias; ssh itself asks and records.
         return f"ssh {target.alias} true"
     kind = f" -t {key.algorithm.decode().removeprefix('ssh-')}" if key else ""
     port = f" -p {target.port}" if target.port != asyncssh.DEFAULT_PORT else ""

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Final
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line, stop, within
 
 PATIENCE: Final = 2.0
 CHUNK: Final = 65536
@@ -26,6 +26,7 @@ class LocalChannel:
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._errors = bytearray()
+        self._stopped = asyncio.Event()
         self._listener = asyncio.create_task(self._listen(process.stderr))
 
     async def read(self) -> bytes:
@@ -47,7 +48,7 @@ class LocalChannel:
 
     async def ending(self) -> Ending:
         """Say how it ended."""
-        await asyncio.wait((asyncio.ensure_future(self._process.wait()), self._listener), timeout=PATIENCE)
+        await within(PATIENCE, self._process.wait(), self._stopped.wait())
         code = self._process.returncode
         words = last_line(bytes(self._errors))
         if code is not None and code < 0:
@@ -57,19 +58,17 @@ class LocalChannel:
     async def close(self) -> None:
         """Close stdin, wait, kill if it must be."""
         self._stdin.close()
-        waiter = asyncio.ensure_future(self._process.wait())
-        done, _ = await asyncio.wait((waiter,), timeout=PATIENCE)
-        if not done:
+        if not await within(PATIENCE, self._process.wait()):
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            await asyncio.wait((waiter,), timeout=PATIENCE)
-        self._listener.cancel()
-        await asyncio.wait((self._listener,))
+            await within(PATIENCE, self._process.wait())
+        await stop(self._listener)
 
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         while data := await stderr.read(CHUNK):
             self._errors += data
             del self._errors[:-KEPT_NOISE]
+        self._stopped.set()
 
 
 def _signal_name(number: int) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+import sys
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line, stop, within
 
 if TYPE_CHECKING:
     from sgdeploy.remote.hostkeys import Trust
@@ -21,6 +22,9 @@ CHUNK: Final = 65536
 PATIENCE: Final = 2.0
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 1.0
+DETACHED: Final = 'import os,sys;os.setsid();os.execv("/bin/sh",["sh","-c","exec "+sys.argv[1]])'
+"""Runs a ``ProxyCommand`` by the shell, as ssh does, in a session of its own: Ctrl-C must not cut our connections
+while we end in order."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,9 @@ async def _attempt(
         port=target.port,
         username=target.user,
         tunnel=tunnel,
+        proxy_command=[sys.executable, "-I", "-S", "-c", DETACHED, target.proxy_command]
+        if target.proxy_command
+        else None,
         known_hosts=evidence.trust.known if evidence.trust else None,
         client_keys=[str(path) for path in target.keys] or (),
         ignore_encrypted=True,  # the agent may hold them; if not, the message says so
@@ -180,6 +187,7 @@ class SshChannel:
         self._limits = limits
         self._evidence = evidence
         self._errors = bytearray()
+        self._stopped = asyncio.Event()
         self._listener = asyncio.create_task(self._listen())
 
     async def read(self) -> bytes:
@@ -201,7 +209,7 @@ class SshChannel:
 
     async def ending(self) -> Ending:
         """Say how it ended."""
-        await asyncio.wait((asyncio.ensure_future(self._process.wait_closed()), self._listener), timeout=PATIENCE)
+        await within(PATIENCE, self._process.wait_closed(), self._stopped.wait())
         signal = self._process.exit_signal
         words = last_line(bytes(self._errors))
         if signal:
@@ -214,14 +222,13 @@ class SshChannel:
     async def abandon(self) -> None:
         """Let go of a helper that never began; the connection stays open for another try."""
         self._process.close()
-        self._listener.cancel()
-        await asyncio.wait((self._listener,))
+        await stop(self._listener)
 
     async def close(self) -> None:
         """End the helper, then the connection."""
         with contextlib.suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
-        await asyncio.wait((asyncio.ensure_future(self._process.wait_closed()),), timeout=PATIENCE)
+        await within(PATIENCE, self._process.wait_closed())
         await self.abandon()
         await hang_up(self._connection)
 
@@ -230,6 +237,7 @@ class SshChannel:
             while data := await self._process.stderr.read(CHUNK):
                 self._errors += data
                 del self._errors[:-KEPT_NOISE]
+        self._stopped.set()
 
     def _link(self) -> str:
         lost = self._evidence.lost
@@ -256,17 +264,13 @@ async def start_helper(
         asyncio.TimeoutError, OSError, asyncssh.Error: for ``explain``.
     """
     command = " ".join(("exec", shlex.quote(python), *PYTHON_FLAGS, "-c", f"'{BOOTSTRAP}'"))
-    process = await asyncio.wait_for(
-        connection.create_process(command, encoding=None, agent_forwarding=False), limits.connect
-    )
+    process = await asyncio.wait_for(connection.create_process(command, encoding=None), limits.connect)
     return SshChannel(connection, process, limits, evidence)
 
 
 async def hang_up(connection: asyncssh.SSHClientConnection) -> None:
     """Close a connection; never raises, cuts it off after two seconds."""
     connection.close()
-    waiter = asyncio.ensure_future(connection.wait_closed())
-    done, _ = await asyncio.wait((waiter,), timeout=PATIENCE)
-    if not done:
+    if not await within(PATIENCE, connection.wait_closed()):
         connection.abort()
-        await asyncio.wait((waiter,), timeout=PATIENCE)
+        await within(PATIENCE, connection.wait_closed())

@@ -27,6 +27,7 @@ class Target:
         port: TCP port.
         user: who logs in.
         jumps: names of the hosts to go through, in order; () for a direct connection.
+        proxy_command: command whose stdin and stdout are the connection, "" for none; ``jumps`` comes before it.
         config: the configuration file, or None where there is none.
         keys: private key files that exist, in the order they are tried; () for the default ones.
         key_alias: the name that host keys are looked up by (``HostKeyAlias``).
@@ -39,6 +40,7 @@ class Target:
     port: int
     user: str
     jumps: tuple[str, ...] = ()
+    proxy_command: str = ""
     config: Path | None = None
     keys: tuple[Path, ...] = ()
     key_alias: str | None = None
@@ -86,12 +88,14 @@ def resolve(alias: str, *, user: str | None, port: int | None, config: Path) -> 
     )
     settings = options.config
     jumps = settings.get("ProxyJump")
+    proxy_command = settings.get("ProxyCommand")
     return Target(
         alias=alias,
         host=options.host,
         port=options.port,
         user=options.username,
         jumps=tuple(part.strip() for part in jumps.split(",")) if isinstance(jumps, str) else (),
+        proxy_command=proxy_command if isinstance(proxy_command, str) and proxy_command != "none" else "",
         config=present,
         keys=tuple(path for path in _paths(settings.get("IdentityFile")) if path.is_file()),
         key_alias=options.host_key_alias,
