@@ -805,14 +805,16 @@ def completion(request: Request, settings: Settings, *, empty: bool) -> None:
     start = sum(prompt.encode())
     words = [" " + WORDS[(start + step) % len(WORDS)] for step in range(count)]
     finish = "length" if count == limit else "stop"
-    shape = Shape(request.path, settings.served, finish, len(prompt.split()), count)
+    shape = Shape(request.path, settings.served, len(prompt.split()))
     if not asked.get("stream"):
-        request.reply(200, json.dumps(shape.whole("".join(words))).encode())
+        request.reply(200, json.dumps(shape.of("".join(words), count, finish, chunk=False)).encode())
         return
-    parts = [shape.part(words, step) for step in range(count)]
-    parts.append(shape.part(words, count))
-    text = "".join("data: " + json.dumps(part) + "\n\n" for part in parts) + "data: [DONE]\n\n"
-    request.reply(200, text.encode(), "text/event-stream; charset=utf-8")
+    chunks = []
+    for step in range(count + 1):  # those of /generate are cumulative
+        text = "".join(words[: step + 1] if request.path == "/generate" else words[step : step + 1])
+        chunks.append(shape.of(text, min(step + 1, count), finish if step == count else None, chunk=True))
+    lines = ["data: " + json.dumps(chunk) + "\n\n" for chunk in chunks]
+    request.reply(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream; charset=utf-8")
 
 
 def wanted(path: str, asked: dict[str, Any]) -> tuple[int, str]:
@@ -831,46 +833,33 @@ def wanted(path: str, asked: dict[str, Any]) -> tuple[int, str]:
 
 
 class Shape:
-    """The JSON of a completion, whole or in parts, for one of the three endpoints."""
+    """The JSON of a completion, whole or in chunks, for one of the three endpoints."""
 
-    def __init__(self, path: str, model: str, finish: str, prompt_tokens: int, tokens: int) -> None:
-        """Keep the numbers that are in every form."""
-        self.path, self.finish, self.prompt_tokens, self.tokens = path, finish, prompt_tokens, tokens
-        self.base = {"id": "rehearsal", "created": int(time.time()), "model": model}
-        self.usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": tokens,
-            "total_tokens": prompt_tokens + tokens,
-        }
+    def __init__(self, path: str, model: str, prompt_tokens: int) -> None:
+        """Keep what is in every form."""
+        self.path, self.model, self.prompt_tokens = path, model, prompt_tokens
 
-    def _native(self, text: str, done: int, finish: str | None) -> dict[str, Any]:
-        reason = None if finish is None else {"type": finish, "length": done}
-        meta: dict[str, Any] = {"id": "rehearsal", "finish_reason": reason, "prompt_tokens": self.prompt_tokens}
-        meta.update({"completion_tokens": done, "cached_tokens": 0, "weight_version": "default", "e2e_latency": 0.01})
-        return {"text": text, "output_ids": list(range(done)), "meta_info": meta}
-
-    def whole(self, text: str) -> dict[str, Any]:
-        """Give the answer of a request without streaming."""
+    def of(self, text: str, tokens: int, finish: str | None, *, chunk: bool) -> dict[str, Any]:
+        """Give one object; ``finish`` is None for all chunks but the last, which carries the usage."""
         if self.path == "/generate":
-            return self._native(text, self.tokens, self.finish)
-        chat = self.path == "/v1/chat/completions"
-        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": self.finish, "matched_stop": None}
-        choice.update({"message": {"role": "assistant", "content": text}} if chat else {"text": text})
-        kind = "chat.completion" if chat else "text_completion"
-        return {**self.base, "object": kind, "choices": [choice], "usage": self.usage}
-
-    def part(self, words: list[str], step: int) -> dict[str, Any]:
-        """Give one chunk of a stream; the one after the last word carries the end and the usage."""
-        last = step == self.tokens
-        finish = self.finish if last else None
-        if self.path == "/generate":  # its chunks are cumulative
-            return self._native("".join(words[: step + 1]), min(step + 1, self.tokens), finish)
-        text = "" if last else words[step]
-        chat = self.path == "/v1/chat/completions"
-        choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish, "matched_stop": None}
-        choice.update({"delta": {"role": "assistant", "content": text}} if chat else {"text": text})
-        kind = "chat.completion.chunk" if chat else "text_completion"
-        return {**self.base, "object": kind, "choices": [choice], "usage": self.usage if last else None}
+            meta: dict[str, Any] = {"id": "rehearsal", "prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+            meta["finish_reason"] = finish and {"type": finish, "length": tokens}
+            return {"text": text, "output_ids": list(range(tokens)), "meta_info": meta}
+        kind = "text_completion"
+        said: dict[str, Any] = {"text": text}
+        if self.path == "/v1/chat/completions":
+            kind = "chat.completion.chunk" if chunk else "chat.completion"
+            said = {"delta" if chunk else "message": {"role": "assistant", "content": text}}
+        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        usage["total_tokens"] = self.prompt_tokens + tokens
+        return {
+            "id": "rehearsal",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.model,
+            "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": finish, "matched_stop": None}],
+            "usage": usage if finish else None,
+        }
 
 
 # ------------------------------------------------------------------------------------------------- main
@@ -907,7 +896,6 @@ class Engine:
         self.asked = 0
         self.state = "loading"  # loading, warming, up, draining
         self.heard = time.time()
-        self.signals: tuple[int, int] = (-1, -1)
 
     # -- life
 
@@ -919,11 +907,11 @@ class Engine:
             self.fail(mode, value)
         self.loop.wait(lambda: False, 0.2 / SPEED)
         log("server_args={" + settings.described()[1:])
-        if settings.leader and settings.mode == "prefill":
-            self._open_bootstrap()
         gc.freeze()  # what exists now stays shared with the children
         if not settings.http_only:
             self._fork_children()
+        if settings.leader and settings.mode == "prefill":
+            self._open_bootstrap()  # after the forks: an orphan must not hold the port
         control = os.environ.get("SGDEPLOY_REHEARSE_CONTROL")
         if control:
             self._obey(f"{control}/{settings.node_rank}-{settings.rank_in_node}")
@@ -1046,7 +1034,6 @@ class Engine:
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
-        self.signals = (reader, writer)
         signal.set_wakeup_fd(writer)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, lambda *_: None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearse.kit import READY, Rank, Ranks, ranks_in
+from .kit import READY, Rank, Ranks, ranks_in
 
 
 @pytest.fixture

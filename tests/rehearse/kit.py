@@ -12,7 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class Rank:
     def kill_all(self) -> None:
         """Kill all its processes from outside, as a lost host would lose them."""
         for pid in session_of(self.popen.pid):
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
 
     def ask(
         self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None, limit: float = PATIENCE
@@ -117,6 +117,12 @@ def processes() -> Iterator[tuple[int, list[str]]]:
                 continue
             if fields[0] != "Z":
                 yield int(folder.name), fields
+
+
+def kill(pid: int) -> None:
+    """Kill one process; that it ended by itself just before is fine."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def session_of(pid: int) -> set[int]:
@@ -176,7 +182,7 @@ class Ranks:
     def clear(self) -> None:
         """Kill what is left, by pid, and prove that nothing is."""
         for pid in self.left():
-            os.kill(pid, signal.SIGKILL)
+            kill(pid)
         for rank in self.started:
             rank.popen.wait(PATIENCE)
         until("the end of all simulated ranks", lambda: not self.left())

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.rehearse.kit import READY, Rank, Ranks, free_port, processes, until
+from .kit import READY, Rank, Ranks, free_port, processes, until
 
 GREEN = "Dummy health check server started in background thread at"
 

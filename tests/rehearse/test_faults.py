@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearse.kit import READY, Ranks, title_of, until
+from .kit import READY, Ranks, title_of, until
 
 KILLED = -signal.SIGKILL
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearse.kit import READY, Rank, Ranks, free_port, processes, until
+from .kit import READY, Rank, Ranks, free_port, processes, until
 
 
 def test_endpoints_over_time(ranks: Ranks) -> None:
