@@ -81,7 +81,8 @@ def _judge(node: Node, model: type[InventorySection], found: Sequence[Problem]) 
         section = model.model_validate(tree)
     except ValidationError as error:
         wrong = schema_problems(error, model, tree)
-        problems += wrong
+        told = {problem.path for problem in found}
+        problems += [problem for problem in wrong if problem.path not in told]
         cut = {problem.path[:-1] if problem.code == "key-missing" else problem.path for problem in wrong} - {()}
         section = _rest(tree, cut)
     inventory, wrong_hosts, files = build(section)

@@ -68,8 +68,15 @@ def draft(path: Path, overrides: Sequence[str] = (), overlays: Sequence[Path] = 
     loaded = load_inventory(root.child("inventory"), layers)
     profile, wrong = validate(tree)
     hosts, lost = pick_hosts(tree, loaded)
-    found += [*secrets, *loaded.problems, *_telling(wrong, secrets, complete=layers.complete), *lost]
     places = Places(root)
+    known = {problem.place for problem in (*layers.problems, *found, *map(places.place, secrets))}
+    wrong = [places.place(problem) for problem in wrong if layers.complete or problem.code != "key-missing"]
+    found += [
+        *secrets,
+        *loaded.problems,
+        *(one for one in wrong if one.place not in known or one.code == "key-missing"),
+        *lost,
+    ]
     problems = [places.place(_said_empty(problem, root)) for problem in (*layers.problems, *found)]
     return Draft(
         path=path,
@@ -93,14 +100,6 @@ def _override(root: Node, overrides: Sequence[str]) -> tuple[Node, list[Problem]
             root, problem = sets.apply(root, override)
             problems += [] if problem is None else [problem]
     return root, problems
-
-
-def _telling(wrong: Sequence[Problem], secrets: Sequence[Problem], *, complete: bool) -> list[Problem]:
-    """Drop what only follows from another problem: keys that may stand in an unread file, misplaced secrets."""
-    misplaced = {problem.path for problem in secrets}
-    return [
-        problem for problem in wrong if (complete or problem.code != "key-missing") and problem.path not in misplaced
-    ]
 
 
 def _said_empty(problem: Problem, root: Node) -> Problem:

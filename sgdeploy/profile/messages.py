@@ -37,6 +37,14 @@ _LIMITS = {
     "less_than": ("below", "lt"),
 }
 _SHOWN = 60
+_EXAMPLES: dict[KeyPath, str] = {
+    ("version",): "write version: 1",
+    ("name",): "write name: my-deployment",
+    ("topology",): "write topology: native",
+    ("platform",): "write the hardware of the nodes, such as platform: kunpeng-920f",
+    ("model",): "write model: {path: /path/of/the/weights}",
+    ("native",): "write native: {hosts: …, parallel: {tp: …}}",
+}
 
 
 def dotted(path: KeyPath) -> str:
@@ -109,7 +117,8 @@ def _path(one: ErrorDetails, tree: Any) -> KeyPath:
 
 def _missing(path: KeyPath) -> Problem:
     where = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
-    return Problem(f"the key `{path[-1]}` is missing{where}", path=path, at="key", code="key-missing")
+    hint = _EXAMPLES.get(path)
+    return Problem(f"the key `{path[-1]}` is missing{where}", hint, path, at="key", code="key-missing")
 
 
 def _unknown(path: KeyPath, model: type[BaseModel], tree: Any, absent: set[KeyPath]) -> tuple[Problem, KeyPath | None]:
@@ -161,7 +170,7 @@ def _translate(one: ErrorDetails, path: KeyPath) -> Problem:
     elif kind == "string_too_short":
         text = "must not be empty"
     elif kind == "refused":
-        text, hint = f"{context['text']}, got {got(value)}", context["hint"]
+        text, hint = context["text"] + (f", got {got(value)}" if context["shows"] else ""), context["hint"]
     elif kind == "shape":
         text, code = f"{one['msg']}, got {got(value)}", "value-type"
     else:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,15 @@ class Secret:
         return f"${{env:{self.name}}}"
 
 
-def refusal(text: str, hint: str | None = None) -> PydanticCustomError:
-    """Make a validator's error: ``text`` goes on after the key (``must be …``), ``hint`` is the next step."""
-    return PydanticCustomError("refused", "{text}", {"text": text, "hint": hint})
+def refusal(text: str, hint: str | None = None, *, shows: bool = True) -> PydanticCustomError:
+    """Make a validator's error.
+
+    Args:
+        text: goes on after the key (``must be …``).
+        hint: the next step.
+        shows: whether the value that was found is told after the text.
+    """
+    return PydanticCustomError("refused", "{text}", {"text": text, "hint": hint, "shows": shows})
 
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -96,15 +105,25 @@ def flag_value(value: Any) -> Any:
     Raises:
         PydanticCustomError: a number that JSON and the engine cannot read (infinite, not a number).
     """
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, (list, tuple, dict)) and not all(_finite(item) for item in _leaves(value)):
+        raise refusal("holds a number that is not finite", shows=False)
+    if not _finite(value):
         raise refusal("must be a finite number")
-    if isinstance(value, (list, tuple)):
-        return [flag_value(item) for item in value]
-    if isinstance(value, dict):
-        return {key: flag_value(item) for key, item in value.items()}
-    if value is None or isinstance(value, (bool, int, float, str, Secret)):
+    if value is None or isinstance(value, (bool, int, float, str, Secret, list, tuple, dict)):
         return value
     raise refusal("must be text, a number, true, false, null, a list or a mapping")
+
+
+def _finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def env_setting(value: Any) -> Any:

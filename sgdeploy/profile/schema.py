@@ -137,7 +137,7 @@ class HealthSettings(Section):
 
 
 InventoryRef = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[InventorySection, Tag("<mapping>")],
+    Annotated[str, Field(min_length=1), Tag("<text>")] | Annotated[InventorySection, Tag("<mapping>")],
     by_shape("must be the path of an inventory file or a mapping"),
 ]
 

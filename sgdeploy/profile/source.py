@@ -97,7 +97,7 @@ def _decode(data: bytes, name: str, folder: Path) -> Source | Problem:
         at = Source(name, before, lines, folder).place_at(len(before))
         wide = data[:2] in {b"\xff\xfe", b"\xfe\xff"}
         message = f"not UTF-8 text: byte 0x{data[error.start]:02x}" + (" (this looks like UTF-16)" if wide else "")
-        hint = f"convert it: iconv -f {'UTF-16' if wide else 'GB18030'} -t UTF-8 {name}"
+        hint = f"convert it, for example: iconv -f {'UTF-16' if wide else 'GB18030'} -t UTF-8 {name}"
         return Problem(message, hint, place=at, code="file-encoding")
     return Source(name, text, split_lines(text), folder)
 

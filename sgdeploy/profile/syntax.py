@@ -49,7 +49,7 @@ _MEANINGS: tuple[tuple[str, str, str | None], ...] = (
         "begin the list on a line of its own",
     ),
 )
-_AT_CONTEXT = ("unexpected end of stream", "expected ',' or '}'", "expected ',' or ']'")
+_AT_CONTEXT = ("unexpected end of stream", "could not find expected ':'", "expected ',' or '}'", "expected ',' or ']'")
 """Complaints that the parser makes far behind the mistake; the construct that was open tells more."""
 
 TOO_DEEP = "nested too deeply; this is no profile or inventory"
