@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
+def disjoint(wanted: Sequence[Wanted]) -> bool:
+    """Tell whether no host serves two instances."""
+    names = [host.name for instance in wanted for host in instance.hosts]
+    return len(names) == len(set(names))
+
+
 def check_hosts(wanted: Sequence[Wanted]) -> list[Problem]:
     """Check the hosts of all instances, alone and against each other."""
     problems: list[Problem] = []

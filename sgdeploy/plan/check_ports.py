@@ -59,7 +59,11 @@ def claims(layout: Layout) -> list[Claim]:
 
 def check_ports(layouts: Sequence[Layout]) -> list[Problem]:
     """Check the ports of all instances, alone and against each other."""
-    every = [claim for layout in layouts for claim in claims(layout)]
+    return check_claims([claim for layout in layouts for claim in claims(layout)])
+
+
+def check_claims(every: Sequence[Claim]) -> list[Problem]:
+    """Check runs of ports for their range, for overlaps on a host, and for ports that may be taken by chance."""
     return [*_out_of_range(every), *_clashes(every), *_ephemeral(every)]
 
 

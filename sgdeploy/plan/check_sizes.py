@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def check_sizes(layout: Layout, platform: Platform) -> list[Problem]:
     """Check ranks over nodes, pipeline stages over nodes, data and expert parallel groups over ranks."""
     at: KeyPath = (*layout.path, "parallel")
-    return [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at), *_groups(layout, at)]
+    found = [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at)]
+    # A default that follows from sizes which are wrong is no second mistake.
+    dp_counts = layout.spec.parallel.dp is not None or not found
+    return [*found, *(_data_groups(layout, at) if dp_counts else ()), *_expert_groups(layout.shape, at)]
 
 
 def _ranks(shape: Shape, platform: Platform, at: KeyPath) -> Iterator[Problem]:
@@ -73,7 +76,7 @@ def _stages(shape: Shape, at: KeyPath) -> Iterator[Problem]:
         yield Problem(message, hint, (*at, "pp"), code="stages-divide")
 
 
-def _groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:
+def _data_groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:
     shape = layout.shape
     attention = layout.flags.get("enable-dp-attention") is True
     if attention and shape.tp % shape.dp:
@@ -83,6 +86,9 @@ def _groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:
     if not attention and shape.dp > 1 and shape.nodes > 1:
         message = f"{shape.dp} data parallel groups over {_nodes(shape.nodes)} need attention data parallelism"
         yield Problem(message, "set the flag `enable-dp-attention: true`, or `dp: 1`", (*at, "dp"), code="dp-nodes")
+
+
+def _expert_groups(shape: Shape, at: KeyPath) -> Iterator[Problem]:
     if shape.ep is not None and shape.tp % shape.ep:
         message = f"tensor parallel {shape.tp} does not divide by expert parallel {shape.ep}"
         hint = f"`ep` divides `tp`, and is mostly equal to it: {_divisors(shape.tp, shape.ep)}"

@@ -11,7 +11,7 @@ from sgdeploy.engine.catalogue import VERSIONS, Catalogue, catalogue
 from sgdeploy.errors import ProfileError
 from sgdeploy.plan.build import build_plan
 from sgdeploy.plan.check_engine import check_engine, check_instance, check_places
-from sgdeploy.plan.check_hosts import check_hosts
+from sgdeploy.plan.check_hosts import check_hosts, disjoint
 from sgdeploy.plan.check_ports import check_ports
 from sgdeploy.plan.check_sizes import check_sizes
 from sgdeploy.plan.environment import reserved_problems
@@ -65,7 +65,7 @@ def compile_profile(path: Path, overrides: Sequence[str] = (), overlays: Sequenc
     read = draft(path, overrides, overlays)
     plan, found = plan_draft(read)
     problems = [read.places.place(problem) for problem in clean([*read.problems, *found])]
-    problems.sort(key=_by_place)
+    problems.sort(key=lambda problem: _position(problem, read.files))
     if plan is None or any(problem.level == "error" for problem in problems):
         raise ProfileError(problems)
     return Compiled(plan, read, tuple(problems))
@@ -87,6 +87,8 @@ def plan_draft(read: Draft) -> tuple[Plan | None, list[Problem]]:
     problems += check_hosts(peopled)
     layouts = [lay_out(context, instance, index) for index, instance in enumerate(peopled)]
     problems += _check_layouts(context, layouts)
+    # Instances that share a host want the same ports as well; that is the same mistake.
+    problems += check_ports(layouts) if disjoint(peopled) else []
     if read.inventory is None or len(peopled) < len(wanted) or any(p.level == "error" for p in problems):
         return None, problems
     plan = build_plan(context, read.inventory, layouts)
@@ -110,7 +112,7 @@ def _check_layouts(context: Context, layouts: Sequence[Layout]) -> list[Problem]
     for layout in layouts:
         problems += check_sizes(layout, context.platform)
         problems += check_instance(context, layout)
-    return problems + check_ports(layouts)
+    return problems
 
 
 def _read(tree: Mapping[str, Any]) -> _Read:
@@ -135,9 +137,11 @@ def _catalogue(tree: Mapping[str, Any], problems: list[Problem]) -> Catalogue | 
         version = Engine().version
     if version in VERSIONS:
         return catalogue(version)
-    if isinstance(version, str):
-        problems.append(_unknown("engine version", version, VERSIONS, ("engine", "version")))
-    return None
+    if not isinstance(version, str):
+        return None
+    problems.append(_unknown("engine version", version, VERSIONS, ("engine", "version")))
+    # The flags are looked at all the same, with the engine that was probably meant.
+    return catalogue(did_you_mean(version, VERSIONS) or VERSIONS[-1])
 
 
 def _platform(tree: Mapping[str, Any], problems: list[Problem]) -> Platform | None:
@@ -158,6 +162,10 @@ def _unknown(what: str, word: str, known: Sequence[str], path: KeyPath) -> Probl
     return Problem(f"unknown {what} `{word}`", hint, path, code=f"{what.replace(' ', '-')}-unknown")
 
 
-def _by_place(problem: Problem) -> tuple[str, int, int]:
+def _position(problem: Problem, files: Sequence[Path]) -> tuple[int, int, int]:
+    """Order problems by file as the files were read, then by line; what the command line set comes last."""
     place = problem.place
-    return ("", 0, 0) if place is None else (place.file, place.line, place.column)
+    if place is None:
+        return (-1, 0, 0)
+    file = Path(place.file).absolute()
+    return (files.index(file) if file in files else len(files), place.line, place.column)
