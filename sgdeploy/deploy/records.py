@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sgdeploy.deploy.fleet import Fleet, Refusal
 from sgdeploy.errors import HostFault, StateError
@@ -97,19 +97,36 @@ async def read_records(fleet: Fleet) -> Records:
         StateError: a host's records cannot be read back (damaged, or of another version).
     """
     answers = await fleet.ask("records", lambda host: {"run_dir": host.run_dir})
-    return Records(
-        {name: _parse(name, result, fleet.sessions[name].hello["time"]) for name, result in answers.results.items()},
-        answers.refusals,
-    )
+    plans = _Plans()
+    hosts = {
+        name: _parse(name, result, plans, now=fleet.sessions[name].hello["time"])
+        for name, result in answers.results.items()
+    }
+    return Records(hosts, answers.refusals)
 
 
-def _parse(host: str, result: Json, now: float) -> HostRecords:
+@dataclass
+class _Plans:
+    """Plans read so far: hosts of one deployment hold the same one, which is then read and checked once."""
+
+    read: list[tuple[Json, Plan]] = field(default_factory=list)
+
+    def get(self, body: Json) -> Plan:
+        for known, plan in self.read:
+            if known == body:
+                return plan
+        plan = Plan.from_json(body)
+        self.read.append((body, plan))
+        return plan
+
+
+def _parse(host: str, result: Json, plans: _Plans, *, now: float) -> HostRecords:
     try:
         plan = result.get("plan")
         return HostRecords(
             host=host,
             launch=result.get("launch"),
-            plan=None if plan is None else Plan.from_json(plan),
+            plan=None if plan is None else plans.get(plan),
             processes=tuple(_process(host, record, now) for record in result.get("processes", [])),
         )
     except (KeyError, TypeError, ValueError) as error:

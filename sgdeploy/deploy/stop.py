@@ -1,8 +1,8 @@
 """Stopping what we started, and proving that it is gone.
 
-Order (facts of the engine): a follower ignores SIGTERM; a TERM to a whole group kills schedulers in mid-step. So
-the leaders get TERM first and drain; their followers then leave by themselves; whoever is left gets TERM as a group, then
-KILL as a tree. Only recorded processes and their proven descendants are ever signalled.
+Order (facts of the engine): a follower ignores SIGTERM; TERM to a whole group kills schedulers in mid-step. So
+the leaders get TERM first and drain; their followers then leave by themselves; whoever is left gets TERM as a group,
+then KILL as a tree. Only recorded processes and their proven descendants are ever signalled.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ SILENCE = 10.0
 """A node sends a heartbeat every 2 s; five of them missing is a lost host."""
 
 SETTLE = 0.5
-"""After the first failure: time for deaths that came earlier but are reported later, so that the first cause is named."""
+"""After the first failure: time for earlier deaths that are reported later, so that the first cause is named."""
 
 HEARTBEAT = 30.0
-"""Seconds without any change until the operator is told what is being waited for (kamal#1587)."""
+"""Seconds without any change until the operator is told what is being waited for."""
 
 TICK = 0.5
 NAMED = 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -214,7 +213,7 @@ class Plan(Frozen):
     front_door: FrontDoor
     limits: Limits
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """``sha256:…`` over the canonical JSON (sorted keys, no spaces) of all fields but the digest."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)

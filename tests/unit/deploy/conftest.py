@@ -1,0 +1,24 @@
+"""Fixtures of the use cases' tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sgdeploy.deploy import up as up_module
+
+if TYPE_CHECKING:
+    from sgdeploy.deploy.events import Tell
+    from sgdeploy.deploy.fleet import Fleet
+    from sgdeploy.plan.model import Plan
+
+
+@pytest.fixture
+def no_preflight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fake hosts have no facts; the preflight has tests of its own."""
+
+    async def nothing(_fleet: Fleet, _plan: Plan, _tell: Tell) -> None:
+        return None
+
+    monkeypatch.setattr(up_module, "preflight", nothing)

@@ -1,0 +1,251 @@
+"""An in-memory host that speaks the node protocol's operations: order and content of calls can be looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgdeploy.deploy.events import Event
+from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
+from sgdeploy.errors import HostFault
+from sgdeploy.plan.model import FrontDoor, Health, Limits, Plan, PlanHost, Process, SecretRef
+from sgdeploy.remote.base import Json, LostHostError, NodeError, NodeSession, Opened
+
+OWNER = Owner("op", "laptop", 42, "sgdeploy up x.yaml")
+
+
+def make_plan(hosts: int = 2, *, name: str = "demo", api_key: bool = False) -> Plan:
+    """Give a native plan with one process on each host; the first leads."""
+    names = [f"h{number}" for number in range(1, hosts + 1)]
+    processes = tuple(
+        Process(
+            id=f"{name}/native/{host}",
+            role="native",
+            host=host,
+            address=f"127.0.1.{index + 1}",
+            node_rank=index,
+            leader=index == 0,
+            argv=("python3", "-I", "-S", "engine.py"),
+            env={"HF_TOKEN": SecretRef.model_validate({"secret": "env:HF_TOKEN"})} if api_key else {},
+            listens={"http": 30000, "bootstrap": None},
+            log=f"native-n{index:03d}.log",
+            health=Health(
+                milestones="engine" if index == 0 else "engine-follower", http="/health" if index == 0 else None
+            ),
+        )
+        for index, host in enumerate(names)
+    )
+    return Plan(
+        name=name,
+        topology="native",
+        platform="cpu",
+        engine_version="0.5.23",
+        stages=(("native",),),
+        hosts=tuple(
+            PlanHost(host=host, address=f"127.0.1.{i + 1}", ssh=host, connection="local", run_dir=f"/run/{name}/{host}")
+            for i, host in enumerate(names)
+        ),
+        processes=processes,
+        front_door=FrontDoor(host="h1", address="127.0.1.1", port=30000, model="m"),
+        limits=Limits(timeout=20, stall=10, grace=1),
+    )
+
+
+def up_options(**changes: Any) -> UpOptions:
+    """Give options with our test owner."""
+    return UpOptions(owner=OWNER, **changes)
+
+
+def down_options(**changes: Any) -> DownOptions:
+    """Give options with our test owner."""
+    return DownOptions(owner=OWNER, **changes)
+
+
+@dataclass
+class FakeNode:
+    """One host. ``refuse`` maps an operation to what it raises; ``script`` is what ``watch`` sends.
+
+    Attributes:
+        calls: every operation in the order in which it came, with its arguments.
+        living: ids that run.
+        stubborn: ids that no signal ends.
+    """
+
+    host: PlanHost
+    calls: list[tuple[str, Json]] = field(default_factory=list)
+    refuse: dict[str, NodeError | LostHostError] = field(default_factory=dict)
+    script: list[Json] = field(default_factory=list)
+    living: set[str] = field(default_factory=set)
+    stubborn: set[str] = field(default_factory=set)
+    plan: Json | None = None
+    locked_by: Json | None = None
+    listening: list[Json] = field(default_factory=list)
+    tokens: int = 3
+    closed: bool = False
+    watched: asyncio.Event = field(default_factory=asyncio.Event)
+    hello: Json = field(default_factory=lambda: {"time": 1000.0, "python": "3.11.7"})
+
+    def ops(self) -> list[str]:
+        """Give the names of the operations that came, in order."""
+        return [op for op, _ in self.calls]
+
+    async def call(self, op: str, args: Mapping[str, Any] | None = None, *, limit: float = 30.0) -> Json:
+        """Answer one operation."""
+        assert limit > 0
+        await asyncio.sleep(0)
+        arguments = dict(args or {})
+        self.calls.append((op, arguments))
+        if op in self.refuse:
+            raise self.refuse[op]
+        answer = getattr(self, f"_{op}", None)
+        return {} if answer is None else answer(arguments)
+
+    async def stream(
+        self, op: str, args: Mapping[str, Any] | None = None, *, silence: float = 15.0
+    ) -> AsyncIterator[Json]:
+        """Answer one streaming operation."""
+        assert silence > 0
+        arguments = dict(args or {})
+        self.calls.append((op, arguments))
+        if op == "watch":
+            self.watched.set()
+        if op in self.refuse:
+            raise self.refuse[op]
+        if op == "start":
+            for process in arguments["processes"]:
+                self.living.add(process["id"])
+                yield {"started": process["id"], "pid": 7}
+            return
+        for event in self.script:
+            await asyncio.sleep(0)
+            yield event
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Close; the lock goes with the session."""
+        self.closed = True
+        self.locked_by = None
+
+    def _lock(self, arguments: Json) -> Json:
+        if self.locked_by is not None:
+            raise NodeError(self.host.host, "locked", "locked", {"owner": self.locked_by})
+        self.locked_by = arguments["owner"]
+        return {}
+
+    def _unlock(self, _arguments: Json) -> Json:
+        self.locked_by = None
+        return {}
+
+    def _lock_owner(self, _arguments: Json) -> Json:
+        return {"owner": self.locked_by}
+
+    def _prepare(self, arguments: Json) -> Json:
+        self.plan = arguments["plan"]
+        return {}
+
+    def _clear(self, _arguments: Json) -> Json:
+        self.plan = None
+        return {}
+
+    def _records(self, _arguments: Json) -> Json:
+        rows = [
+            {"id": name, "pid": 7, "alive": True, "exit": None, "pids": [7], "wall": 990.0, "log": "x.log"}
+            for name in sorted(self.living)
+        ]
+        return {"launch": {"id": "l"} if self.plan else None, "plan": self.plan, "processes": rows}
+
+    def _ports(self, _arguments: Json) -> Json:
+        return {"listening": self.listening}
+
+    def _signal(self, arguments: Json) -> Json:
+        if arguments["signal"] == "KILL" or arguments["scope"] == "main":
+            self.living -= set(arguments["ids"]) - self.stubborn
+        return {"signalled": [7]}
+
+    def _await_gone(self, arguments: Json) -> Json:
+        left = self.living & set(arguments["ids"])
+        return {"survivors": [{"id": name, "pid": 7, "title": "sglang"} for name in sorted(left)]}
+
+    def _complete(self, _arguments: Json) -> Json:
+        return {"status": 200, "tokens": self.tokens, "text": " Paris", "seconds": 0.1, "error": None}
+
+
+@dataclass
+class FakeConnector:
+    """Opens fake nodes; ``down`` are hosts that cannot be reached."""
+
+    nodes: dict[str, FakeNode]
+    down: dict[str, HostFault] = field(default_factory=dict)
+
+    async def open_all(self, hosts: Sequence[PlanHost]) -> Opened:
+        """Open what can be opened."""
+        names = [host.host for host in hosts]
+        sessions: dict[str, NodeSession] = {name: self.nodes[name] for name in names if name not in self.down}
+        return Opened(sessions, tuple(self.down[name] for name in names if name in self.down))
+
+    async def close_all(self) -> None:
+        """Close all."""
+        for node in self.nodes.values():
+            await node.close()
+
+
+def cluster(plan: Plan) -> FakeConnector:
+    """Give a connector to one healthy fake node per host: its rank loads, and the leader answers."""
+    nodes = {}
+    for host in plan.hosts:
+        process = next(plan.on_host(host.host))
+        node = FakeNode(host)
+        node.script = [{"observations": [ready(process)]}]
+        nodes[host.host] = node
+    return FakeConnector(nodes)
+
+
+def ready(process: Process) -> Json:
+    """Give the observation of a process that has come all the way up."""
+    from sgdeploy.engine.milestones import milestone_sets
+
+    assert process.health.milestones is not None
+    names = [name for name, _ in milestone_sets()[process.health.milestones].wire()]
+    http = {"code": 200} if process.health.http else None
+    return {
+        "process": process.id,
+        "alive": True,
+        "milestones": names,
+        "log_bytes": 9,
+        "line": "x",
+        "http": http,
+        "pids": 3,
+    }
+
+
+def dead(process: Process, *, code: int = 3, ago: float = 0.1) -> Json:
+    """Give the observation of a process that has ended."""
+    return {
+        "process": process.id,
+        "alive": False,
+        "exit": {"code": code},
+        "died_ago": ago,
+        "milestones": [],
+        "log_bytes": 9,
+        "line": "boom",
+        "http": None,
+        "pids": 0,
+        "tail": ["one", "boom"],
+    }
+
+
+@dataclass
+class Heard:
+    """Everything that was told."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        self.events.append(event)
+
+    def kinds(self) -> list[str]:
+        """Give the kinds of events in order."""
+        return [event.kind for event in self.events]

@@ -1,0 +1,78 @@
+"""`status` over fake hosts: nothing less than the whole proof is called ready."""
+
+from __future__ import annotations
+
+import pytest
+
+from sgdeploy.deploy import status as status_module
+from sgdeploy.deploy.status import status
+from sgdeploy.errors import HostFault, RemoteError
+from tests.unit.deploy.fakes import cluster, dead, make_plan
+from tests.unit.deploy.test_down import running
+
+
+@pytest.fixture(autouse=True)
+def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_module, "LOOK", 0.3)
+
+
+async def test_nothing_on_record_is_down() -> None:
+    plan = make_plan()
+    seen = await status(plan, cluster(plan), {})
+    assert seen.state == "down"
+    assert seen.digest == ""
+    assert {row.state for row in seen.processes} == {"stopped"}
+
+
+async def test_ready_takes_a_completion() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    assert (await status(plan, hosts, {})).state == "ready"
+    hosts.nodes["h1"].tokens = 0
+    seen = await status(plan, hosts, {})
+    assert seen.state == "degraded"
+    assert "no token in it" in seen.drift[0]
+
+
+async def test_a_dead_rank_is_degraded_with_its_reason() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h2"].script = [{"observations": [dead(plan.processes[1])]}]
+    seen = await status(plan, hosts, {})
+    assert seen.state == "degraded"
+    assert [row.reason for row in seen.processes] == ["", "exit code 3"]
+
+
+async def test_a_rank_that_still_loads_is_starting() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h2"].script = []
+    assert (await status(plan, hosts, {})).state == "starting"
+
+
+async def test_an_unreachable_host_is_degraded_and_named() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.down = {"h2": HostFault("h2", "no route to host")}
+    seen = await status(plan, hosts, {})
+    assert seen.state == "degraded"
+    assert seen.unreachable == {"h2": "no route to host"}
+    hosts.down["h1"] = HostFault("h1", "no route to host")
+    with pytest.raises(RemoteError):
+        await status(plan, hosts, {})
+
+
+async def test_what_runs_is_judged_by_its_own_plan_and_the_difference_is_told() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    changed = plan.model_copy(update={"engine_version": "0.5.24"})
+    seen = await status(changed, hosts, {})
+    assert seen.digest == plan.digest
+    assert "the profile now plans" in seen.drift[0]
+
+
+async def test_who_works_on_it_is_named() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h1"].locked_by = {"user": "ann", "host": "desk", "pid": 5, "command": "sgdeploy up", "since": 0.0}
+    assert (await status(plan, hosts, {})).locked_by.startswith("ann@desk (pid 5), since ")
