@@ -25,7 +25,8 @@ HUNG_AFTER = 75.0
 The engine itself takes 20 s to answer 503 when it hangs (its SGLANG_HEALTH_CHECK_TIMEOUT), and our probe waits 25 s:
 75 s are at least three misses. One miss is normal under long prefills (sgl-project/sglang#10856, #22511)."""
 
-_STAMP = re.compile(r"\x1b\[[0-9;]*m|^\[[^\]]*\d\d:\d\d[^\]]*\]\s*|^\S*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s*")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_STAMP = re.compile(r"^\[[^\]]*\d\d:\d\d[^\]]*\]\s*|^\S*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s*")
 
 
 def says_something_new(before: str, after: str) -> bool:
@@ -33,7 +34,11 @@ def says_something_new(before: str, after: str) -> bool:
 
     The very same line with its stamp is no repetition: the log grew without a new line, as progress bars do.
     """
-    return before == after or _STAMP.sub("", before) != _STAMP.sub("", after)
+    return before == after or _without_stamp(before) != _without_stamp(after)
+
+
+def _without_stamp(line: str) -> str:
+    return _STAMP.sub("", _COLOUR.sub("", line))
 
 
 @dataclass(frozen=True)

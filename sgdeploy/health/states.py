@@ -29,7 +29,8 @@ class Exit:
     def text(self) -> str:
         """Say it in words: ``exit code 3``, ``killed by SIGKILL (9)``."""
         if self.signal is not None:
-            return f"killed by {signal_name(self.signal)} ({self.signal})"
+            name = signal_name(self.signal)
+            return f"killed by {name} ({self.signal})" if name.startswith("SIG") else f"killed by {name}"
         if self.code == 0:
             return "ended with exit code 0 although it should serve"
         if self.code is not None and self.code > KILLED_STATUS:

@@ -1,0 +1,1 @@
+"""Tests of the health state machine, from time lines of observations."""
