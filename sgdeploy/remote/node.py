@@ -22,7 +22,7 @@ import stat
 import sys
 import threading
 import time
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -283,6 +283,7 @@ def snapshot() -> dict[int, Stat]:
     return table
 
 
+@lru_cache(maxsize=1)
 def boot_id() -> str:
     """Give the id of this boot of the machine."""
     return word("/proc/sys/kernel/random/boot_id") or ""
@@ -360,6 +361,17 @@ class Folder:
         """Make the folder and those in it."""
         for name in ("", "scripts", "processes", "exits", "logs", "keepers"):
             make_folder(self.path / name)
+
+    def noted_files(self) -> list[str]:
+        """Give the files that were put here beside our own."""
+        names: list[str] = (read_json(self.files_file) or {}).get("files", [])
+        return names
+
+    def note_files(self, names: list[str]) -> None:
+        """Keep the names of files that are about to be written, so that ``clear`` finds them."""
+        known = self.noted_files()
+        if not set(names) <= set(known):
+            write_json(self.files_file, {"files": sorted({*known, *names})})
 
     def record_file(self, key: str) -> Path:
         """Give where the record of a process stands."""
@@ -805,7 +817,7 @@ class KeeperLine:
             raise os_fault(error, words[0], "start") from error
         body = marshal.dumps(code)
         self._send(b"%d\n" % len(body) + body)
-        self._answer()
+        self.identity: Json = self._answer()["keeper"]
         self._process.wait(self.ANSWER)
 
     def start(self, job: Json) -> Json:
@@ -1054,6 +1066,7 @@ class Start:
         self._launch: Json = call["launch"]
         self._pages = Hugepages(self._folder, call.get("sysfs_root", ""))
         self._started: list[str] = []
+        self._alive: set[str] = set()
         self._secret_files: list[Path] = []
         self._line: KeeperLine | None = None
 
@@ -1072,8 +1085,9 @@ class Start:
         finally:
             if self._line is not None:
                 self._line.release()
-        self._write_launch("started")
-        return {}
+        stopped_early = self._call.cancelled.is_set()
+        self._write_launch("cancelled" if stopped_early else "started")
+        return {"cancelled": True} if stopped_early else {}
 
     def _refuse_if_running(self) -> None:
         wanted = {process["id"] for process in self._call["processes"]}
@@ -1105,7 +1119,7 @@ class Start:
         self._line = KeeperLine(self._folder, self._code)
         for process in self._call["processes"]:
             if self._call.cancelled.is_set():
-                raise OpError("cancelled", "the start was cancelled")
+                return  # What has been started stays, on record.
             self._set_pages(process.get("hugepages") or [], process["id"])
             self._write_secret(process.get("secret_file"))
             self._started.append(process["id"])
@@ -1124,6 +1138,7 @@ class Start:
         if wanted is None:
             return
         path = self._folder.inside(wanted["path"])
+        self._folder.note_files([wanted["path"]])
         make_folder(path.parent)
         self._secret_files.append(path)
         write_atomic(path, to_bytes(wanted["text"]), 0o600)
@@ -1150,17 +1165,19 @@ class Start:
     def _kill(self) -> list[str]:
         signal_tree(self._folder, self._started, signal.SIGKILL)
         survivors = await_gone(self._folder, self._started, KILL_PATIENCE, threading.Event())
+        self._alive = {survivor["id"] for survivor in survivors}
         return ["process {pid} ({title}) is still there".format(**survivor) for survivor in survivors]
 
     def _remove_files(self) -> None:
+        """Remove what belongs to processes that are proven gone."""
         if self._line is not None:
             self._line.release()  # The keeper ends now, and has written all exit files when it is gone.
+            wait_until(partial(keeper_gone, self._line.identity), 0.0 if self._alive else KILL_PATIENCE)
         for record in self._folder.records():
-            if record["id"] in self._started:
-                wait_until(partial(keeper_gone, record["keeper"]), KILL_PATIENCE)
+            if record["id"] in self._started and record["id"] not in self._alive:
                 remove(self._folder.record_file(record["key"]))
                 remove(self._folder.exit_file(record["key"]))
-        for path in self._secret_files:
+        for path in self._secret_files if not self._alive else ():
             remove(path)
 
     def _give_pages_back(self) -> list[str]:
@@ -1221,9 +1238,9 @@ def await_gone(
     left: list[Json] = []
 
     def gone() -> bool:
-        records = folder.select(ids)
         if scope == "main":
-            living = {r["id"]: [r["pid"]] for r in records if r["pid"] is not None and record_alive(r)}
+            chosen = [r for r in folder.records() if r["pid"] is not None and (ids is None or r["id"] in ids)]
+            living = {r["id"]: [r["pid"]] for r in chosen if record_alive(r)}
         else:
             living = {ident: [m.pid for m in members] for ident, members in Survivors(folder).of(ids).items()}
         left[:] = [{"id": ident, "pid": pid, "title": title(pid)} for ident, pids in living.items() for pid in pids]
@@ -1235,8 +1252,9 @@ def await_gone(
 
 def op_await_gone(call: Call) -> Json:
     """Wait until processes are proven gone."""
-    scope = call.get("scope", "tree")
-    return {"survivors": await_gone(call.folder, call.get("ids"), call["timeout"], call.cancelled, scope)}
+    folder, ids, scope = call.folder, call.get("ids"), call.get("scope", "tree")
+    folder.select(ids)
+    return {"survivors": await_gone(folder, ids, call["timeout"], call.cancelled, scope)}
 
 
 def refuse_if_alive(folder: Folder, doing: str) -> None:
@@ -1269,7 +1287,7 @@ def op_clear(call: Call) -> Json:
         found = read_stat(keeper["pid"])
         if found is not None and (found.start, boot_id()) == (keeper["start"], keeper["boot_id"]):
             send_signal(found, signal.SIGKILL)
-    shipped = (read_json(folder.files_file) or {}).get("files", [])
+    shipped = folder.noted_files()
     for path in [*map(folder.inside, shipped), *folder.path.glob(".*.tmp")]:
         remove(path)
     for name in ("secrets", "scripts", "processes", "exits", "keepers"):
@@ -1305,9 +1323,7 @@ def op_prepare(call: Call) -> Json:
     folder = call.folder
     folder.make()
     files = call.get("files", [])
-    before = (read_json(folder.files_file) or {}).get("files", [])
-    names = sorted({*before, *(entry["path"] for entry in files)})
-    write_json(folder.files_file, {"files": names})
+    folder.note_files([entry["path"] for entry in files])
     for entry in files:
         path = folder.inside(entry["path"])
         make_folder(path.parent)
@@ -1372,22 +1388,22 @@ class Locks:
         path = folder.path / "lock"
         with self._guard:
             if str(path) in self._held:
-                raise OpError("locked", "this connection holds the lock already", owner=read_owner(path))
+                raise locked_by(read_owner(path))
             try:
                 descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 raise os_fault(error, path, "open the lock") from error
-            if not wait_until(lambda: take(descriptor, fcntl.LOCK_EX), self.RETRY):
-                os.close(descriptor)
-                owner = read_owner(path)
-                who = "{}@{} (pid {})".format(*tuple(owner.get(key, "?") for key in ("user", "host", "pid")))
-                raise OpError("locked", f"locked by {who}", owner=owner)
             try:
+                if not wait_until(partial(take, descriptor, fcntl.LOCK_EX), self.RETRY):
+                    raise locked_by(read_owner(path))
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, json.dumps(call["owner"]).encode())
             except OSError as error:
                 os.close(descriptor)
-                raise os_fault(error, path, "write the owner of the lock to") from error
+                raise os_fault(error, path, "lock") from error
+            except OpError:
+                os.close(descriptor)
+                raise
             self._held[str(path)] = descriptor
         return {}
 
@@ -1416,6 +1432,12 @@ class Locks:
         finally:
             os.close(descriptor)
         return {"owner": None if free else read_owner(path)}
+
+
+def locked_by(owner: Json) -> OpError:
+    """Say who holds a lock."""
+    who = "{}@{} (pid {})".format(*(owner.get(key, "?") for key in ("user", "host", "pid")))
+    return OpError("locked", f"locked by {who}", "wait until that command has ended", owner=owner)
 
 
 def take(descriptor: int, kind: int) -> bool:
@@ -1514,6 +1536,7 @@ class LogScan:
     def pull(self, seconds: float) -> None:
         """Read what is new, for about so many seconds at most."""
         deadline = time.monotonic() + seconds
+        before = self.bytes
         try:
             self._follow()
             while self._stream is not None:
@@ -1527,7 +1550,8 @@ class LogScan:
                     break
         except OSError:
             self.close()
-        self._search(self._unfinished)
+        if self.bytes != before:
+            self._search(self._unfinished)
 
     def close(self) -> None:
         """Close the file."""
@@ -1808,8 +1832,10 @@ def http_request(
         connection.request(method, path, body, headers)
         response = connection.getresponse()
         return {"code": response.status, "body": response.read(TEXT_LIMIT), "error": None}
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
         return {"code": None, "body": b"", "error": why_no_answer(error)}
+    except ValueError:  # Its text may hold a key.
+        return {"code": None, "body": b"", "error": "a header or the path holds characters that HTTP forbids"}
     finally:
         connection.close()
 
