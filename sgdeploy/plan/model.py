@@ -8,9 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Role: TypeAlias = Literal["native", "prefill", "decode", "tokenizer", "router"]
 Topology: TypeAlias = Literal["native", "pd", "two-bucket-prefill"]
@@ -213,11 +217,17 @@ class Plan(Frozen):
     front_door: FrontDoor
     limits: Limits
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """``sha256:…`` over the canonical JSON (sorted keys, no spaces) of all fields but the digest."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy as pydantic does, without the digest that has been computed: a changed copy has another."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("digest", None)
+        return copy
 
     def to_json(self) -> dict[str, Any]:
         """Give the public JSON object, digest included, keys in the contract's order."""
