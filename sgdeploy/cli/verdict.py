@@ -53,6 +53,7 @@ class Verdict:
 
     def _our_fault(self, error: BaseException) -> int:
         from sgdeploy.cli.debug import write_report
+        from sgdeploy.cli.redact import redact
 
         path = write_report(error, self._desk.argv, self._desk.environ, self._desk.secret_names)
         advice = (
@@ -61,5 +62,6 @@ class Verdict:
         )
         if os.fspath(path) == os.devnull:
             advice = "report the message and the command to the sgdeploy project; no debug file could be written"
-        self._desk.console.fault_of_ours(f"{type(error).__name__}: {error}", advice)
+        message = redact(f"{type(error).__name__}: {error}", self._desk.environ, self._desk.secret_names)
+        self._desk.console.fault_of_ours(message, advice)
         return OUR_FAULT

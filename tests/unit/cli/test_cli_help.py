@@ -1,0 +1,83 @@
+"""Help is complete: every command with examples, every option with its meaning; wrong words meet a suggestion."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import pytest
+from typer.models import ArgumentInfo, OptionInfo
+
+from sgdeploy import __version__
+from sgdeploy.cli.commands import COMMANDS, Command
+from tests.unit.cli.conftest import Call
+
+EACH = pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+
+
+def test_the_version(call: Call) -> None:
+    for words in (["--version"], ["--version", "--help"]):
+        assert call(*words).out == f"sgdeploy {__version__}\n"
+    found = call("version")
+    assert found.out.splitlines()[0] == f"sgdeploy {__version__}"
+    assert "pydantic" in found.out
+
+
+def test_the_program_lists_every_command(call: Call) -> None:
+    found = call("--help")
+    assert found.code == 0
+    for command in COMMANDS:
+        assert f"  {command.name} " in found.out
+        assert command.line in found.out
+    assert "Exit codes: 0 done or ready" in found.out
+
+
+@EACH
+def test_a_command_explains_itself(call: Call, command: Command) -> None:
+    found = call(command.name, "--help")
+    assert found.code == 0
+    assert f"Usage: sgdeploy {command.name}" in found.out
+    assert "Examples:\n    sgdeploy" in found.out
+
+
+@EACH
+def test_every_option_says_what_it_is_for_and_what_it_is_by_default(command: Command) -> None:
+    loaded = command.load()
+    hints = get_type_hints(loaded.options, include_extras=True)
+    for field in fields(loaded.options):
+        assert get_origin(hints[field.name]) is Annotated
+        (info,) = get_args(hints[field.name])[1:]
+        assert isinstance(info, (ArgumentInfo, OptionInfo))
+        assert info.help
+        # A value that is taken from elsewhere when none is given is named; a list is empty, a switch is off.
+        repeated = field.name in {"sets", "overlays"}
+        assert field.default is MISSING or isinstance(field.default, bool) or repeated or info.show_default
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stauts"], "Did you mean 'status'?"),
+        (["up"], "Missing argument 'PROFILE|NAME'"),
+        (["up", "tiny.yaml", "--dryrun"], "--dry-run"),
+        (["up", "tiny.yaml", "--timeout", "soon"], "must be a duration such as 45m"),
+        (["down", "tiny.yaml", "--now", "--grace", "3s"], "--now and --grace contradict each other"),
+        (["plan", "tiny.yaml", "--host", "a9"], "its hosts: a1, a2"),
+    ],
+)
+def test_wrong_words_end_with_2_and_a_next_step(call: Call, words: list[str], message: str) -> None:
+    found = call(*words)
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+
+
+def test_no_words_show_the_help(call: Call) -> None:
+    found = call()
+    assert "Commands:" in found.out + found.err
+
+
+def test_a_shell_can_complete_names_and_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_SGDEPLOY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "sgdeploy up --dr")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "--dry-run" in call().out
