@@ -76,6 +76,14 @@ def test_scripts_are_what_they_were(name: str) -> None:
     assert text == file.read_text(encoding="utf-8"), f"if this is meant: {REFRESH}=1 ./dev test {Path(__file__)}"
 
 
+def test_the_scripts_of_a_changed_plan_carry_its_own_digest() -> None:
+    plan = kunpeng_plan()
+    changed = plan.model_copy(update={"name": "other"})
+    assert plan.digest != changed.digest
+    assert changed.digest in process_script(changed, changed.processes[0])
+    assert plan.model_copy(deep=True).digest == plan.digest
+
+
 def test_every_file_has_its_place() -> None:
     assert sorted(tree(kunpeng_plan(nodes=2, ranks=2))) == [
         "README.txt",
