@@ -205,9 +205,8 @@ def _hosts(
         final = pages.setdefault(process.host, {})
         for write in process.hugepages:
             final[write.path] = write
-    modules = tuple(
-        KernelModule(name=module.name, file=module.file, params=module.params) for module in context.platform.modules()
-    )
+    wanted = context.platform.modules() if context.profile.node.load_modules else ()
+    modules = tuple(KernelModule(name=module.name, file=module.file, params=module.params) for module in wanted)
     files = (_REHEARSAL_FILE,) if context.profile.engine.executable == "rehearsal" else ()
     fields: dict[str, Any] = {
         "known_hosts": inventory.known_hosts,

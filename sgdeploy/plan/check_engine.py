@@ -23,7 +23,11 @@ def check_engine(context: Context) -> list[Problem]:
         message = f"engine {catalogue.version} cannot be started as one process per rank: it has no --tp-rank-in-node"
         hint = "set `launch: node`, or `version: kunpeng` where the nodes have the Kunpeng fork"
         problems.append(Problem(message, hint, ("engine", "launch"), code="launch-rank"))
-    if engine.numa_copies and engine.launch != "rank":
+    if engine.numa_copies and not context.platform.packs_copies:
+        message = f"numa_copies has no effect on platform {context.platform.kind}: it has no packed copies"
+        hint = "set `numa_copies: false`"
+        problems.append(Problem(message, hint, ("engine", "numa_copies"), level="warning", code="numa-copies"))
+    elif engine.numa_copies and engine.launch != "rank":
         message = "numa_copies has no effect without `launch: rank`: one process per node runs the plain engine"
         hint = "set `launch: rank`, or `numa_copies: false`"
         problems.append(Problem(message, hint, ("engine", "numa_copies"), level="warning", code="numa-copies"))

@@ -115,12 +115,14 @@ class Platform:
         kind: the word in a profile.
         rendezvous_ports: default rendezvous port per role; each further instance of a role gets +100.
         bootstrap_port: default port of the KV bootstrap server, None where the flag is left to the engine.
+        packs_copies: whether each NUMA node may have its own packed copy of the engine.
         states_all_sizes: whether every size is passed even where it is the engine's default.
     """
 
     kind: ClassVar[str] = ""
     rendezvous_ports: ClassVar[Mapping[str, int]] = {"native": 25000}
     bootstrap_port: ClassVar[int | None] = None
+    packs_copies: ClassVar[bool] = False
     states_all_sizes: ClassVar[bool] = False
 
     def ranks_that_fit(self) -> int | None:

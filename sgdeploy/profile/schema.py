@@ -113,7 +113,7 @@ class Engine(Section):
         default=None,
         description="What a process sources first: conda:BASE:ENV, venv:DIR or setvars:FILE; default: the platform's.",
     )
-    cwd: str | None = Field(default=None, description="Working folder of every process; default: the platform's.")
+    cwd: str | None = Field(default=None, description="Working folder of every process; default: the run folder.")
     flags: Flags = Field(default_factory=dict)
     env: Env = Field(default_factory=dict)
 
@@ -126,6 +126,7 @@ class Node(Section):
     )
     sysfs_root: str = Field(default="", description="Prefix put before sysfs paths at run time (rehearsals).")
     pin: bool = Field(default=True, description="Whether planned cores are applied with taskset.")
+    load_modules: bool = Field(default=True, description="Whether the platform's kernel modules are loaded.")
 
 
 class HealthSettings(Section):

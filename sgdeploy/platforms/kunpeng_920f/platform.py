@@ -28,6 +28,7 @@ class Kunpeng920F(Platform):
     kind: ClassVar[str] = "kunpeng-920f"
     rendezvous_ports: ClassVar[Mapping[str, int]] = numbers.RENDEZVOUS_PORTS
     bootstrap_port: ClassVar[int | None] = numbers.BOOTSTRAP_PORT
+    packs_copies: ClassVar[bool] = True
     states_all_sizes: ClassVar[bool] = True
     settings: KunpengSettings = field(default_factory=KunpengSettings)
 

@@ -44,6 +44,11 @@ native:
   parallel: {tp: 2}
 """
 
+NAMED = CPU.replace(
+    "native:\n  hosts: pair\n  parallel: {tp: 2}",
+    "native:\n  a: {hosts: pair, parallel: {tp: 2}}\n  b: {hosts: spare, parallel: {tp: 2}}",
+)
+
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Compile:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sgdeploy.plan.check_ports import Claim, check_claims
-from tests.unit.plan.conftest import CPU, KUNPENG, Compile, Refuse
-
-NAMED = CPU.replace(
-    "native:\n  hosts: pair\n  parallel: {tp: 2}",
-    "native:\n  a: {hosts: pair, parallel: {tp: 2}}\n  b: {hosts: spare, parallel: {tp: 2}}",
-)
+from tests.unit.plan.conftest import CPU, KUNPENG, NAMED, Compile, Refuse
 
 
 @pytest.mark.parametrize(
@@ -220,6 +215,12 @@ def test_cpu(refused: Refuse, text: str, overrides: list[str], code: str, messag
             ["engine.launch=node"],
             "numa-copies",
             "numa_copies has no effect without `launch: rank`: one process per node runs the plain engine",
+        ),
+        (
+            CPU,
+            ["engine.numa_copies=true"],
+            "numa-copies",
+            "numa_copies has no effect on platform cpu: it has no packed copies",
         ),
         (
             KUNPENG,
