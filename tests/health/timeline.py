@@ -1,8 +1,10 @@
 """Time lines: what the nodes said and when → what the health must say about it.
 
-A file holds ``about`` (a sentence), ``processes`` (name → milestones, http, alive; its host is ``h-<name>``), ``limits``
-if they matter, and ``steps``. A step has ``at`` (seconds), one input (``started``: names; ``see``: name → row of a watch
-event; ``lose``: name → reason; ``tick``), and what is expected: ``told`` (transitions; none unless given), ``verdict``.
+A file holds:
+
+* ``about``: a sentence; ``processes``: name → milestones, http, alive (host ``h-<name>``); ``limits``, if they matter;
+* ``steps``, each with ``at`` (seconds), one input (``started``: names; ``see``: name → row of a watch event; ``lose``:
+  name → reason; ``tick``), and what must come of it: ``told`` (transitions; none unless given) and ``verdict``.
 """
 
 from __future__ import annotations
