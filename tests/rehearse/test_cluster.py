@@ -223,3 +223,14 @@ def test_http_port_of_a_follower_taken(ranks: Ranks) -> None:
         leader = ranks.start(*flags).sees(READY)
         follower.sees(f"Dummy health check server stopped at 127.0.1.2:{port}")
         assert leader.ask("/health").status == 200
+
+
+def test_separate_tokenizer(ranks: Ranks) -> None:
+    """The fork's switch: compute ranks open no HTTP port, a tokenizer process is nothing but one."""
+    switch = {"SGLANG_ENABLE_TOKENIZER_SEPERATE": "1"}
+    compute = ranks.start(**switch, SGLANG_SKIP_HTTP="1").sees("max_total_num_tokens=")
+    tokenizer = ranks.start("--skip-server-warmup", **switch, SGLANG_LAUNCH_HTTP_ONLY="1").sees(READY)
+    assert tokenizer.ask("/health").status == 200
+    assert not tokenizer.titles()
+    assert compute.ask("/health").status == 0
+    assert compute.popen.poll() is None
