@@ -50,7 +50,7 @@ def plan(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = compiled(desk, options.profile, options)
-    console.problems(target.warnings)
+    console.advise(target.warnings)
     hosts = [host.host for host in target.plan.hosts]
     if options.host is not None and options.host not in hosts:
         raise UsageError(f"no host named {options.host} is in the plan", hint=f"its hosts: {', '.join(hosts)}")

@@ -41,7 +41,7 @@ def status(desk: Desk, options: Options) -> None:
     console = desk.open(options)
     if options.target is not None:
         target = resolve(desk, options.target, options)
-        console.problems(target.warnings)
+        console.advise(target.warnings)
         found = run(desk, console, ask(desk, target.plan))
         console.status(found)
         raise typer.Exit(verdict([found]))

@@ -135,8 +135,13 @@ class Console:
             for problem in problems:
                 self._json({"event": "problem", **problem_json(problem)})
             return
-        self._print(self._err, [line for problem in problems for line in problem_lines(problem)])
-        self._print(self._err, [Text(summary(problems), "bold")])
+        self.advise(problems)
+
+    def advise(self, problems: Sequence[Problem]) -> None:
+        """Show problems on stderr in every mode: for commands whose stdout is one JSON object and nothing else."""
+        if problems:
+            self._print(self._err, [line for problem in problems for line in problem_lines(problem)])
+            self._print(self._err, [Text(summary(problems), "bold")])
 
     def error(self, error: SgdeployError) -> None:
         """Show an error of the family: on stderr in every mode, and as an object on stdout in JSON mode."""
