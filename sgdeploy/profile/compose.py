@@ -10,7 +10,7 @@ from sgdeploy.profile.nodes import Node
 from sgdeploy.profile.source import Source
 from sgdeploy.profile.syntax import TOO_DEEP, compose_problem
 
-_MAX_VALUES = 200_000
+_MAX_VALUES = 100_000
 """Aliases can make a short file stand for billions of values; nobody's cluster needs more than this."""
 _MAX_DEPTH = 64
 

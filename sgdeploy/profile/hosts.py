@@ -19,12 +19,12 @@ MAX_HOSTS = 65_536
 _GAP = re.compile(r"[\s,]*")
 _WORD = re.compile(r"(?:\[[^\]]*\]|[^\s,|\[\]])+")
 _BAR = re.compile(r"\s*\|")
-_OCTETS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?(?=[\s,]|$)(?!\s*\|)")
-_PREFIX = re.compile(r"(?:\d{1,3}\.){3}")
+_OCTETS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?(?=[\s,]|$)(?!\s*\|)", re.ASCII)
+_PREFIX = re.compile(r"(?:\d{1,3}\.){3}", re.ASCII)
 _BRACKET = re.compile(r"\[([^\]]*)\]")
-_ITEM = re.compile(r"\s*(\d{1,9})(?:\s*[-:]\s*(\d{1,9}))?\s*")
-_DOTTED = re.compile(r"\d+(?:\.\d+)+")
-_NO_LETTER = re.compile(r"[\d.-]+")
+_ITEM = re.compile(r"\s*(\d{1,9})(?:\s*[-:]\s*(\d{1,9}))?\s*", re.ASCII)
+_DOTTED = re.compile(r"\d+(?:\.\d+)+", re.ASCII)
+_NO_LETTER = re.compile(r"[\d.-]+", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PLACEHOLDER = re.compile(r".*xxx.*|x(?:[.:]x)+.*|<.*>?|.*\{\{.*", re.IGNORECASE)
 _MAX_NAME = 253
@@ -222,7 +222,7 @@ def _numbers(inside: str, offset: int) -> list[tuple[range, int]]:
             raise HostRangeError("a bracket inside a bracket", offset, width)
         item = _ITEM.fullmatch(part)
         if item is None:
-            many = re.fullmatch(r"[\d\s:-]*\d{10}[\d\s:-]*", part)
+            many = re.fullmatch(r"[0-9\s:-]*[0-9]{10}[0-9\s:-]*", part)
             text = "too many hosts" if many else "not a number or range"
             raise HostRangeError(f"{text}: `{part.strip()}`", offset, width, "write numbers, such as [01-16,20]")
         first, last = item[1], item[2] or item[1]

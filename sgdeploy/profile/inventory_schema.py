@@ -59,7 +59,7 @@ GroupSpec = Annotated[
 class InventorySection(Section):
     """Hosts and groups, and how to reach them."""
 
-    version: Annotated[Literal[1], version_one("inventory")] = 1
+    version: Annotated[Literal[1], version_one("inventory")] = Field(default=1, description="Of this format: 1.")
     ssh: SshSettings = SshSettings()
     defaults: Defaults = Defaults()
     groups: dict[Name, GroupSpec] = Field(default_factory=dict, description="Hosts by group name.")

@@ -25,11 +25,13 @@ def merge(lower: Node, upper: Node, *, key: str = "") -> Node:
     if not isinstance(lower.content, dict) or not isinstance(upper.content, dict):
         return replace(upper, history=history)
     entries = dict(lower.content)
+    free = {name: node for name, node in entries.items() if name not in upper.content}
     for name, node in upper.content.items():
-        below = same_key(entries, name) if key in _FREE_SPELLING else name
+        below = same_key(free, name) if key in _FREE_SPELLING and name not in entries else name
         if below in entries:
             merged = merge(entries[below], node, key=name)
             entries = {name if old == below else old: merged if old == below else kept for old, kept in entries.items()}
+            free.pop(below, None)
         else:
             entries[name] = node
     return replace(upper, content=entries, history=history)

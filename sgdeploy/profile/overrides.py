@@ -117,7 +117,7 @@ def _fresh(override: Override, depth: int) -> Node:
 
 
 def _index(key: str, count: int, above: str, place: Place) -> int:
-    if key.isdecimal() and int(key) < count:
+    if key.isascii() and key.isdecimal() and int(key) < count:
         return int(key)
     hint = f"set the whole list: --set '{above}=[…]'"
     message = f"`{above}` is a list of {count}; `{key}` is no item of it (counted from 0)"

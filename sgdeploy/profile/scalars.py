@@ -41,9 +41,9 @@ def refusal(text: str, hint: str | None = None, *, shows: bool = True) -> Pydant
 
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[dhms]))+")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[dhms])")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[dhms]))+")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 def parse_duration(value: object) -> float:

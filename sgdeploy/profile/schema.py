@@ -31,6 +31,9 @@ EnvSetting = Annotated[
 Flags: TypeAlias = "dict[str, FlagValue]"
 Env: TypeAlias = "dict[EnvName, EnvSetting]"
 
+_FLAGS = "Engine flags by their own long names, without the leading dashes; null removes a lower layer's flag."
+_ENV = "Environment variables of every process; null removes a lower layer's variable."
+
 
 class Model(Section):
     """What is served."""
@@ -44,8 +47,10 @@ class Model(Section):
 class Parallel(Section):
     """Sizes of one instance. ``tp`` is the world size of one pipeline stage over all its nodes."""
 
-    tp: Annotated[int, Field(ge=1)] = 1
-    pp: Annotated[int, Field(ge=1)] = 1
+    tp: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="Tensor parallel width of one pipeline stage, over all its nodes."
+    )
+    pp: Annotated[int, Field(ge=1)] = Field(default=1, description="Pipeline stages.")
     dp: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Data parallel groups; kunpeng-920f: nodes / pp, elsewhere 1."
     )
@@ -63,14 +68,14 @@ class Rendezvous(Section):
 class Instance(Section):
     """One engine instance: its hosts, sizes, ports, flags and environment."""
 
-    hosts: HostSpec
+    hosts: Annotated[HostSpec, Field(description="A group, a host, a range, a list of those, or {file: PATH}.")]
     leader: str | None = Field(default=None, description="Host that becomes node rank 0; default: the first.")
     parallel: Parallel = Parallel()
     rendezvous: Rendezvous = Rendezvous()
     port: Port | None = Field(default=None, description="HTTP port of rank 0 (rank r gets port + r); default 30000.")
     bootstrap_port: Port | None = Field(default=None, description="Default: the platform's (kunpeng-920f 9001).")
-    flags: Flags = Field(default_factory=dict)
-    env: Env = Field(default_factory=dict)
+    flags: Flags = Field(default_factory=dict, description=_FLAGS)
+    env: Env = Field(default_factory=dict, description=_ENV)
 
 
 def _one_or_many(value: Any) -> str | None:
@@ -114,8 +119,8 @@ class Engine(Section):
         description="What a process sources first: conda:BASE:ENV, venv:DIR or setvars:FILE; default: the platform's.",
     )
     cwd: str | None = Field(default=None, description="Working folder of every process; default: the run folder.")
-    flags: Flags = Field(default_factory=dict)
-    env: Env = Field(default_factory=dict)
+    flags: Flags = Field(default_factory=dict, description=_FLAGS)
+    env: Env = Field(default_factory=dict, description=_ENV)
 
 
 class Node(Section):
