@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 
@@ -69,6 +70,8 @@ class Inventory:
 
     def find(self, name: str) -> Host | None:
         """Give the host with this inventory name, or else the first with this data address."""
-        if name in self.hosts:
-            return self.hosts[name]
-        return next((host for host in self.hosts.values() if host.address == name), None)
+        return self.hosts.get(name) or self._by_address.get(name)
+
+    @cached_property
+    def _by_address(self) -> dict[str, Host]:
+        return {host.address: host for host in reversed(self.hosts.values())}

@@ -47,7 +47,7 @@ def _resolve(node: Node, path: KeyPath, problems: list[Problem]) -> Node:
     part = _OPEN.search(content)
     if part is not None:
         problems.append(_bad_part(content, part, path))
-    elif _may_hold(path) and content:
+    elif _may_hold(path) and content and not content.startswith(("/", "~")):  # a path to a key is no key
         problems.extend(_literal_secret(path))
     return replace(node, content=content.replace("$${", "${")) if "$${" in content else node
 
