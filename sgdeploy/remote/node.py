@@ -194,16 +194,22 @@ def remove(path: Path) -> None:
         raise os_fault(error, path, "remove") from error
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file in one step: under a temporary name, synced, renamed; on failure nothing of it is left."""
+def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
+    """Write a file in one step: under a temporary name, synced, renamed; on failure nothing of it is left.
+
+    Without ``sync`` the space for it is set aside nevertheless, but a power cut may leave it empty.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         descriptor = os.open(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as stream:
             os.fchmod(descriptor, mode)
+            with contextlib.suppress(OSError):  # Some file systems cannot; the write itself tells of a full disk.
+                os.posix_fallocate(descriptor, 0, max(1, len(data)))
             stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
+            stream.truncate(len(data))
+            if sync:
+                os.fsync(descriptor)
         draft.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -216,9 +222,9 @@ def to_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def write_json(path: Path, value: Json) -> None:
+def write_json(path: Path, value: Json, *, sync: bool = True) -> None:
     """Write JSON in one step."""
-    write_atomic(path, json.dumps(value, indent=1).encode() + b"\n")
+    write_atomic(path, json.dumps(value, indent=1).encode() + b"\n", sync=sync)
 
 
 def read_json(path: Path) -> Json | None:
@@ -234,6 +240,14 @@ def read_json(path: Path) -> Json | None:
     if not isinstance(value, dict):
         raise OpError("bad-record", f"{path} holds no JSON object", path=str(path))
     return value
+
+
+def read_intact(path: Path) -> Json | None:
+    """Read a JSON object; None also where it is damaged."""
+    try:
+        return read_json(path)
+    except OpError:
+        return None
 
 
 # ------------------------------------------------------------------------------------------------------- processes
@@ -386,8 +400,8 @@ class Folder:
         return [record for record in map(read_json, self._listed("processes")) if record is not None]
 
     def keepers(self) -> list[Json]:
-        """Read what the keepers of this folder wrote about themselves."""
-        return [keeper for keeper in map(read_json, self._listed("keepers")) if keeper is not None]
+        """Read what the keepers of this folder wrote about themselves; what a power cut damaged vouches for nothing."""
+        return [keeper for keeper in map(read_intact, self._listed("keepers")) if keeper is not None]
 
     def _listed(self, name: str) -> list[Path]:
         return sorted(path for path in (self.path / name).glob("*.json") if not path.name.startswith("."))
@@ -408,7 +422,7 @@ class Folder:
 
     def ended(self, record: Json) -> Json | None:
         """Give how a process ended, if its keeper has said so: ``code`` or ``signal``, ``wall``, ``mono``."""
-        found = read_json(self.exit_file(record["key"]))
+        found = read_intact(self.exit_file(record["key"]))
         same = found is not None and (found["pid"], found["start"]) == (record["pid"], record["start"])
         return found if same else None
 
@@ -597,7 +611,8 @@ class Keeper:
 
     def _write_self(self, ended: float | None) -> None:
         state = {"boot_id": self.boot, "subreaper": self.subreaper, "wall": time.time(), "ended": ended}
-        write_json(self.file, {**self.identity, **state})
+        # No sync: after a power cut neither the keeper nor anything of it lives.
+        write_json(self.file, {**self.identity, **state}, sync=False)
 
     def run(self) -> None:
         """Obey until the helper has no more commands or is gone; then wait for the last descendant."""
@@ -666,7 +681,7 @@ class Keeper:
         log = self.folder.path / "logs" / plain(job["log"], "log")
         remove(exit_file)
         slot = exit_file.with_suffix(".slot")
-        write_atomic(slot, b" " * SLOT)
+        write_atomic(slot, b" " * SLOT, sync=False)
         try:
             with open_log(log) as output:
                 record = {
@@ -869,7 +884,7 @@ class KeeperLine:
 
 def put_number(path: str, value: int) -> None:
     """Write a number into a sysfs file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(descriptor, b"%d\n" % value)
     finally:

@@ -1,0 +1,1 @@
+"""The node helper, driven as it really runs: as a process, over its wire."""

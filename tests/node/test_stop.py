@@ -1,0 +1,260 @@
+"""Stopping: everything that is ours, nothing that is not, and proof."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node.deployment import Deployment
+from tests.node.wire import Helper, RefusedError, living, start_ticks, wait_for
+
+Helpers = Callable[..., Helper]
+
+# A child that leaves its parent, its session and its environment, as an engine's detokenizer may.
+ESCAPE = "(setsid env -i {sleep} 301 & echo $! >{folder}/escaped) ; "
+
+
+def read_pid(file: Path) -> int:
+    return int(wait_for(lambda: file.exists() and file.read_text().strip(), f"a pid in {file.name}"))
+
+
+def escaped(deployment: Deployment, tmp_path: Path, then: str) -> int:
+    """Start process ``a`` with such a child; gives the child's pid."""
+    sleep = shutil.which("sleep")
+    pid = deployment.run(a=ESCAPE.format(sleep=sleep, folder=tmp_path) + then)["a"]
+    child = read_pid(tmp_path / "escaped")
+    wait_for(lambda: Path(f"/proc/{child}/environ").read_bytes() == b"", "the child's empty environment")
+    assert os.getsid(child) != pid
+    return child
+
+
+def test_main_gets_the_signal_alone(deployment: Deployment) -> None:
+    pid = deployment.run(a='sleep 302 & echo "child $!"; wait')["a"]
+    child = int(deployment.wait_log("a", "child").split()[1])
+    assert deployment.call("signal", ids=["demo/a"], scope="main", signal="TERM") == {"signalled": [pid]}
+    assert deployment.call("await_gone", ids=["demo/a"], scope="main", timeout=10) == {"survivors": []}
+    left = deployment.call("await_gone", ids=["demo/a"], scope="tree", timeout=0)["survivors"]
+    assert left == [{"id": "demo/a", "pid": child, "title": "sleep 302"}]
+    assert deployment.record("a")["pids"] == [child]
+
+
+def test_the_group_reaches_orphans_of_a_dead_main_process(deployment: Deployment) -> None:
+    deployment.run(a='sleep 302 & echo "child $!"')
+    child = int(deployment.wait_log("a", "child").split()[1])
+    wait_for(lambda: deployment.record("a")["exit"], "the end of the main process")
+    assert deployment.call("signal", ids=["demo/a"], scope="group", signal="TERM") == {"signalled": [child]}
+    assert deployment.call("await_gone", ids=["demo/a"], scope="tree", timeout=10) == {"survivors": []}
+
+
+def test_a_child_that_left_tree_session_and_environment_is_found(deployment: Deployment, tmp_path: Path) -> None:
+    child = escaped(deployment, tmp_path, "exit 0")
+    wait_for(lambda: deployment.record("a")["exit"], "the end of the main process")
+    assert deployment.record("a")["pids"] == [child]
+    assert deployment.call("signal", ids=["demo/a"], scope="tree", signal="KILL") == {"signalled": [child]}
+    assert deployment.call("await_gone", ids=["demo/a"], scope="tree", timeout=10) == {"survivors": []}
+    assert not living(child)
+
+
+def test_such_a_child_goes_with_its_own_process_where_the_parent_still_lives(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    child = escaped(deployment, tmp_path, "exec sleep 300")
+    assert child in deployment.record("a")["pids"]
+    deployment.kill_all()
+    assert not living(child)
+
+
+def test_such_a_child_is_not_taken_for_one_of_another_process(deployment: Deployment, tmp_path: Path) -> None:
+    sleep = shutil.which("sleep")
+    deployment.run(a="exec sleep 300", b=ESCAPE.format(sleep=sleep, folder=tmp_path) + "exit 0")
+    child = read_pid(tmp_path / "escaped")
+    wait_for(lambda: deployment.record("b")["exit"], "the end of b")
+    assert deployment.call("signal", ids=["demo/b"], scope="tree", signal="TERM") == {"signalled": []}
+    assert living(child), "while a lives, it might be a's"
+    deployment.kill_all()
+    assert not living(child)
+
+
+def test_a_stranger_of_that_name_survives(deployment: Deployment, tmp_path: Path) -> None:
+    program = tmp_path / "sglang"
+    shutil.copy(shutil.which("sleep") or "", program)
+    stranger = subprocess.Popen([str(program), "303"], start_new_session=True)
+    try:
+        deployment.run(a=f"exec {program} 304")
+        deployment.kill_all()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_pid_that_is_somebody_elses_by_now_is_not_touched(deployment: Deployment) -> None:
+    deployment.run(a="exit 0")
+    wait_for(lambda: deployment.record("a")["exit"], "the end of a")
+    stranger = subprocess.Popen(["sleep", "305"], start_new_session=True)
+    try:
+        ids = {"pid": stranger.pid, "pgid": stranger.pid, "sid": stranger.pid}
+        deployment.alter("a", **ids, start=start_ticks(stranger.pid) - 1)
+        assert deployment.record("a")["alive"] is False
+        assert deployment.record("a")["pids"] == []
+        for scope in ("main", "group", "tree"):
+            assert deployment.call("signal", ids=["demo/a"], scope=scope, signal="KILL") == {"signalled": []}
+        assert deployment.call("await_gone", ids=["demo/a"], scope="tree", timeout=0) == {"survivors": []}
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_record_of_another_boot_proves_nothing(deployment: Deployment) -> None:
+    pid = deployment.run(a="exec sleep 300")["a"]
+    true_boot = deployment.record("a")["boot_id"]
+    deployment.alter("a", boot_id="00000000-0000-0000-0000-000000000000")
+    record = deployment.record("a")
+    assert (record["alive"], record["pids"]) == (False, [])
+    assert deployment.call("signal", ids=None, scope="tree", signal="KILL") == {"signalled": []}
+    assert living(pid)
+    deployment.alter("a", boot_id=true_boot)
+
+
+def test_after_the_keeper_was_killed_the_session_still_proves(deployment: Deployment) -> None:
+    pid = deployment.run(a='env -i sleep 306 & echo "child $!"; exec env -i sleep 300')["a"]
+    child = int(deployment.wait_log("a", "child").split()[1])
+    deployment.kill_keeper("a")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not living(pid), "the end of the main process")
+    assert deployment.record("a")["alive"] is False
+    assert deployment.record("a")["exit"] is None
+    assert deployment.record("a")["pids"] == [child]
+    deployment.kill_all()
+    assert not living(child)
+
+
+def test_after_the_keeper_was_killed_the_marker_still_proves(deployment: Deployment) -> None:
+    pid = deployment.run(a='(setsid sleep 307 & echo "child $!"); exec sleep 300')["a"]
+    child = int(deployment.wait_log("a", "child").split()[1])
+    wait_for(lambda: os.getsid(child) == child, "the child's own session")
+    deployment.kill_keeper("a")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: deployment.record("a")["pids"] == [child], "the child to be found by its marker")
+    deployment.kill_all()
+    assert not living(child)
+
+
+def test_a_session_number_that_a_stranger_leads_now_proves_nothing(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    deployment.kill_keeper("a")
+    deployment.kill_all()
+    script = "import os,subprocess,time; subprocess.Popen(['sleep','308']); print('up',flush=True); time.sleep(308)"
+    stranger = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"up\n"
+        ids = {"pid": stranger.pid, "pgid": stranger.pid, "sid": stranger.pid}
+        deployment.alter("a", **ids, start=start_ticks(stranger.pid) - 5)
+        assert deployment.record("a")["pids"] == []
+        assert deployment.call("signal", ids=None, scope="tree", signal="KILL") == {"signalled": []}
+    finally:
+        os.killpg(stranger.pid, signal.SIGKILL)
+        stranger.wait()
+
+
+def test_a_keeper_that_ended_vouches_that_a_session_number_is_not_ours(deployment: Deployment) -> None:
+    deployment.run(a="exit 0")
+    keeper = deployment.keeper("a")
+    wait_for(lambda: not living(keeper), "the end of the keeper")
+    # The leader of the stranger's session is gone, its child is younger than the record: only the keeper knows better.
+    leader = subprocess.Popen(
+        ["sh", "-c", "sleep 309 & echo $!"], stdout=subprocess.PIPE, start_new_session=True, text=True
+    )
+    out, _ = leader.stdout, leader.wait()
+    assert out is not None
+    child = int(out.readline())
+    deployment.stranger(child)
+    ids = {"pid": leader.pid, "pgid": leader.pid, "sid": leader.pid}
+    deployment.alter("a", **ids, start=start_ticks(child) - 5)
+    assert deployment.record("a")["pids"] == []
+    assert living(child)
+
+
+def test_the_helper_never_signals_its_own_line(helpers: Helpers, deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    deployment.helper = helpers(env={"SGDEPLOY_MARK": deployment.record("a")["marker"]})
+    deployment.kill_all()
+    assert deployment.helper.call("ping") == {}
+
+
+def test_waiting_is_bounded(deployment: Deployment) -> None:
+    pid = deployment.run(a="trap '' TERM; while :; do sleep 0.1; done")["a"]
+    deployment.call("signal", ids=["demo/a"], scope="main", signal="TERM")
+    begin = time.monotonic()
+    left = deployment.call("await_gone", ids=["demo/a"], scope="main", timeout=0.5)["survivors"]
+    assert 0.4 < time.monotonic() - begin < 5
+    assert [survivor["pid"] for survivor in left] == [pid]
+
+
+def test_waiting_ends_as_soon_as_all_are_gone(deployment: Deployment) -> None:
+    pid = deployment.run(a="exec sleep 300")["a"]
+    waiting = deployment.helper.stream("await_gone", run_dir=str(deployment.run_dir), ids=["demo/a"], timeout=60)
+    begin = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    assert waiting.next() is None
+    assert waiting.result == {"survivors": []}
+    assert time.monotonic() - begin < 5
+
+
+def test_an_unknown_process_is_refused(deployment: Deployment) -> None:
+    deployment.run(a="exit 0")
+    for op, more in (("signal", {"scope": "main", "signal": "TERM"}), ("await_gone", {"timeout": 0})):
+        with pytest.raises(RefusedError, match="unknown-process") as refused:
+            deployment.call(op, ids=["demo/a", "demo/zz"], **more)
+        assert refused.value.details["ids"] == ["demo/zz"]
+
+
+def test_records_are_cleared_only_when_all_is_gone(deployment: Deployment) -> None:
+    pid = deployment.run(a="exec sleep 300")["a"]
+    with pytest.raises(RefusedError, match="still-alive") as refused:
+        deployment.call("clear")
+    assert refused.value.details["pids"] == [pid]
+    assert deployment.record("a")["alive"] is True
+    deployment.kill_all()
+    deployment.call("audit", who="me", what="down")
+    deployment.call("clear")
+    left = sorted(str(path.relative_to(deployment.run_dir)) for path in deployment.run_dir.rglob("*"))
+    assert left == ["audit.log", "logs", "logs/a.log"]
+    records = deployment.call("records")
+    assert (records["launch"], records["plan"], records["processes"]) == (None, None, [])
+
+
+def test_clearing_waits_for_the_keeper(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    keeper = deployment.keeper("a")
+    deployment.kill_all()
+    deployment.call("clear")
+    assert not living(keeper)
+    assert not (deployment.run_dir / "exits").exists()
+
+
+def test_clearing_what_does_not_exist_is_fine(deployment: Deployment) -> None:
+    assert deployment.call("clear") == {}
+    assert deployment.call("restore") == {"restored": []}
+
+
+def test_a_damaged_record_is_named(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    file = deployment.run_dir / "processes" / "a.json"
+    text = file.read_text()
+    file.write_text(text[:20])
+    with pytest.raises(RefusedError, match=r"bad-record.*a\.json is damaged"):
+        deployment.call("records")
+    file.write_text(text)
+    assert json.loads(text)["id"] == "demo/a"

@@ -1,0 +1,110 @@
+"""How the helper is started, spoken to, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.node.deployment import Deployment
+from tests.node.wire import PATIENCE, Helper, RefusedError, living, patched, wait_for
+
+Helpers = Callable[..., Helper]
+
+
+def test_it_says_who_and_where_it_is(node: Helper) -> None:
+    assert node.hello["protocol"] == 1
+    assert node.hello["pid"] == node.process.pid
+    assert node.hello["uid"] == os.getuid()
+    assert node.hello["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert abs(node.hello["time"] - time.time()) < PATIENCE
+
+
+def test_noise_of_a_login_shell_comes_before_the_greeting(helpers: Helpers) -> None:
+    noisy = "echo 'Welcome to n01'; printf 'no line end\\n'; exec " + '"$@"'
+    helper = helpers(before=("sh", "-c", noisy, "sh"))
+    assert helper.noise == [b"Welcome to n01\n", b"no line end\n"]
+    assert helper.call("ping") == {}
+
+
+def test_the_bootstrap_survives_single_quotes_in_a_shell(helpers: Helpers) -> None:
+    joined = 'for word; do line="$line $(printf %s "$word" | sed "s/.*/\'&\'/")"; done; eval exec "$line"'
+    assert helpers(before=("sh", "-c", joined, "sh")).call("ping") == {}
+
+
+def test_an_unknown_operation_is_refused(node: Helper) -> None:
+    with pytest.raises(RefusedError, match=r"unknown-op.*'dance'"):
+        node.call("dance")
+
+
+def test_a_missing_argument_is_named(node: Helper) -> None:
+    with pytest.raises(RefusedError, match=r"bad-request.*run_dir"):
+        node.call("records")
+
+
+@pytest.mark.parametrize("line", [b"{broken", b"[1, 2]", b'"text"', b"\xff\xfe"])
+def test_a_line_that_is_no_request_is_answered_and_survived(node: Helper, line: bytes) -> None:
+    assert node.raw(line)["error"]["code"] == "bad-request"
+    assert node.call("ping") == {}
+
+
+def test_requests_run_side_by_side(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    slow = deployment.helper.stream("await_gone", run_dir=str(deployment.run_dir), ids=None, timeout=60)
+    begin = time.monotonic()
+    deployment.helper.call("ping")
+    assert time.monotonic() - begin < 5
+    slow.cancel()
+    assert slow.next() is None
+    assert [survivor["title"] for survivor in slow.result["survivors"]] == ["sleep 300"]
+
+
+def test_the_end_of_stdin_ends_it_and_nothing_else(deployment: Deployment) -> None:
+    pid = deployment.run(a="exec sleep 300")["a"]
+    assert deployment.helper.close() == 0
+    assert living(pid)
+    assert living(deployment.keeper("a"))
+
+
+def test_the_end_of_stdin_ends_it_in_the_middle_of_a_watch(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    watch = deployment.helper.stream("watch", run_dir=str(deployment.run_dir))
+    assert watch.next() is not None
+    assert deployment.helper.close() == 0
+
+
+def test_a_reader_that_is_gone_ends_it(helpers: Helpers) -> None:
+    nobody_reads = ("sh", "-c", '"$@" | head -n 1', "sh")
+    helper = helpers(before=nobody_reads)
+    helper.stream("ping")
+    wait_for(lambda: not living(helper.pid), "the end of a helper that nobody hears")
+
+
+def test_hangup_and_interrupt_do_not_end_it(node: Helper) -> None:
+    for number in (signal.SIGHUP, signal.SIGINT):
+        os.kill(node.pid, number)
+        assert node.call("ping") == {}
+
+
+def test_silence_ends_it(helpers: Helpers) -> None:
+    helper = helpers(source=patched(("SILENCE = 120.0", "SILENCE = 1.5")))
+    assert helper.process.wait(PATIENCE) == 0
+
+
+def test_requests_keep_it_from_ending_by_silence(helpers: Helpers) -> None:
+    helper = helpers(source=patched(("SILENCE = 120.0", "SILENCE = 1.5")))
+    for _ in range(6):
+        time.sleep(0.5)
+        assert helper.call("ping") == {}
+
+
+def test_its_source_is_small_enough_for_a_slow_line(node: Helper) -> None:
+    limit = 128 * 1024
+    assert len(patched()) < limit
+    assert shlex.quote(json.dumps(node.hello))
