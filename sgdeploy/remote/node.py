@@ -946,7 +946,8 @@ class Hugepages:
             except OSError as error:
                 raise os_fault(error, self._root + path, f"write {value} to") from error
             granted = self.read(path)
-            if granted == value:
+            # Too few may become more when memory has been moved; pages that somebody uses stay.
+            if granted == value or (granted > value and pause != self.PAUSES[0]):
                 break
             time.sleep(pause)
         return granted
@@ -1537,6 +1538,7 @@ class LogScan:
         self._skipping = False
         self._last = b""
         self.bytes = 0
+        self.behind = False
 
     @property
     def reached(self) -> list[str]:
@@ -1552,6 +1554,7 @@ class LogScan:
         """Read what is new, for about so many seconds at most."""
         deadline = time.monotonic() + seconds
         before = self.bytes
+        self.behind = False
         try:
             self._follow()
             while self._stream is not None:
@@ -1562,6 +1565,7 @@ class LogScan:
                 self.bytes += len(chunk)
                 self._feed(chunk)
                 if time.monotonic() > deadline:
+                    self.behind = True
                     break
         except OSError:
             self.close()
@@ -1602,10 +1606,10 @@ class LogScan:
 
     def _feed(self, chunk: bytes) -> None:
         if self._skipping:
-            found = BREAKS.search(chunk)
-            if found is None:
+            if b"\n" not in chunk and b"\r" not in chunk:
                 return
-            chunk, self._skipping = chunk[found.end() :], False
+            found = BREAKS.search(chunk)
+            chunk, self._skipping = chunk[found.end() if found else len(chunk) :], False
         *lines, self._unfinished = BREAKS.split(self._unfinished + chunk)
         for line in lines:
             self._search(line)
@@ -1677,6 +1681,11 @@ class Watched:
         self._dead: Json | None = None
         self._sent: Json = {}
         self._sent_at = 0.0
+
+    @property
+    def behind(self) -> bool:
+        """Whether more of the log was there than one look may read."""
+        return self._scan.behind
 
     def close(self) -> None:
         """Close the log."""
@@ -1777,7 +1786,9 @@ class Watch:
                 if now >= beat:
                     self._call.event({"heartbeat": round(now - begin, 1)})
                     beat = now + self.HEARTBEAT
-                self._call.cancelled.wait(max(0.01, now + self._interval - time.monotonic()))
+                behind = any(watched.behind for watched in self._watched.values())
+                next_look = now + (0.0 if behind else self._interval)
+                self._call.cancelled.wait(max(0.01, next_look - time.monotonic()))
         finally:
             for watched in self._watched.values():
                 watched.close()
@@ -1921,12 +1932,13 @@ def run_command(argv: list[str], seconds: float, environment: dict[str, str] | N
         return {"rc": 127, "out": "", "err": "{}: {}".format(argv[0] if argv else "", error)}
     deadline = time.monotonic() + seconds
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-    texts = collect([stream.fileno() for stream in streams], deadline, lambda: process.poll() is not None)
+    texts, open_still = collect([s.fileno() for s in streams], deadline, lambda: process.poll() is not None)
     late = False
     try:
         process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         late = True
+    if late or open_still:  # Whoever holds the pipes open is of its group, so the number is still its own.
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -1939,8 +1951,11 @@ def run_command(argv: list[str], seconds: float, environment: dict[str, str] | N
     return {"rc": process.returncode, "out": out, "err": err}
 
 
-def collect(descriptors: list[int], deadline: float, ended: Callable[[], bool]) -> list[bytearray]:
-    """Read from pipes until they end, or the process has ended and nothing more comes, or it is too late."""
+def collect(descriptors: list[int], deadline: float, ended: Callable[[], bool]) -> tuple[list[bytearray], bool]:
+    """Read from pipes until they end, or the process has ended and nothing more comes, or it is too late.
+
+    Gives what was read, and whether a pipe is still open at its other end.
+    """
     texts = {descriptor: bytearray() for descriptor in descriptors}
     left = set(descriptors)
     while left and time.monotonic() < deadline:
@@ -1952,7 +1967,7 @@ def collect(descriptors: list[int], deadline: float, ended: Callable[[], bool]) 
             texts[descriptor] += data[: max(0, TEXT_LIMIT - len(texts[descriptor]))]
         if not ready and ended():
             break
-    return list(texts.values())
+    return list(texts.values()), bool(left)
 
 
 GATHER_COMMAND, GATHER_LOOK = 10.0, 5.0

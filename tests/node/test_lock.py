@@ -1,0 +1,90 @@
+"""One writer at a time, and a lock that cannot go stale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node.deployment import Deployment
+from tests.node.wire import Helper, RefusedError, Stream, wait_for
+
+Helpers = Callable[..., Helper]
+ME = {"user": "me", "host": "laptop", "pid": 12, "command": "sgdeploy up x.yaml", "since": 1.0}
+YOU = {**ME, "user": "you"}
+
+
+def test_a_second_controller_is_refused_and_told_who_holds_it(helpers: Helpers, deployment: Deployment) -> None:
+    deployment.call("lock", owner=ME)
+    other = helpers()
+    with pytest.raises(RefusedError, match=r"locked by me@laptop \(pid 12\)") as refused:
+        other.call("lock", run_dir=str(deployment.run_dir), owner=YOU)
+    assert refused.value.details["owner"] == ME
+    assert other.call("lock_owner", run_dir=str(deployment.run_dir)) == {"owner": ME}
+    deployment.call("unlock")
+    other.call("lock", run_dir=str(deployment.run_dir), owner=YOU)
+    assert deployment.call("lock_owner") == {"owner": YOU}
+
+
+def test_a_lock_is_not_taken_twice_over_one_line(deployment: Deployment) -> None:
+    deployment.call("lock", owner=ME)
+    with pytest.raises(RefusedError, match="locked"):
+        deployment.call("lock", owner=ME)
+
+
+def test_nobody_holds_a_lock_that_was_freed_or_never_taken(deployment: Deployment) -> None:
+    assert deployment.call("lock_owner") == {"owner": None}
+    deployment.call("lock", owner=ME)
+    deployment.call("unlock")
+    assert deployment.call("lock_owner") == {"owner": None}
+    assert deployment.call("unlock") == {}
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_the_end_of_the_helper_frees_it(helpers: Helpers, deployment: Deployment, end: str) -> None:
+    first = helpers()
+    first.call("lock", run_dir=str(deployment.run_dir), owner=ME)
+    assert deployment.call("lock_owner") == {"owner": ME}
+    getattr(first, end)()
+    assert deployment.call("lock_owner") == {"owner": None}
+    deployment.call("lock", owner=YOU)
+
+
+def test_processes_that_were_started_do_not_hold_it(helpers: Helpers, deployment: Deployment) -> None:
+    deployment.call("lock", owner=ME)
+    deployment.run(a="exec sleep 300")
+    deployment.helper.kill()
+    deployment.helper = helpers()
+    assert deployment.record("a")["alive"] is True
+    assert deployment.call("lock_owner") == {"owner": None}
+
+
+def test_asking_who_holds_it_does_not_keep_others_out(helpers: Helpers, deployment: Deployment) -> None:
+    deployment.call("lock", owner=ME)
+    deployment.call("unlock")
+    asker = helpers()
+    asked = [asker.stream("lock_owner", run_dir=str(deployment.run_dir)) for _ in range(200)]
+    for _ in range(20):
+        deployment.call("lock", owner=ME)
+        deployment.call("unlock")
+    for stream in asked:
+        assert stream.next() is None
+
+
+def refusal(stream: Stream) -> RefusedError | None:
+    try:
+        stream.next()
+    except RefusedError as refused:
+        return refused
+    return None
+
+
+def test_only_one_of_many_gets_it(helpers: Helpers, tmp_path: Path) -> None:
+    run_dir = str(tmp_path / "demo" / "n01")
+    everybody = [helpers() for _ in range(4)]
+    streams = [helper.stream("lock", run_dir=run_dir, owner={**ME, "pid": n}) for n, helper in enumerate(everybody)]
+    refused = [raised.code for raised in map(refusal, streams) if raised is not None]
+    assert refused == ["locked"] * 3
+    owner = wait_for(lambda: everybody[0].call("lock_owner", run_dir=run_dir)["owner"], "the owner")
+    assert owner["pid"] in range(4)
