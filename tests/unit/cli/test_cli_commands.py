@@ -253,3 +253,12 @@ def test_the_demo_takes_down_what_it_cannot_ask(call: Call, hosts: Hosts) -> Non
     hosts.states["demo"] = UNREACHABLE
     assert call("demo").code == 5
     assert hosts.running == {}
+
+
+def test_warnings_never_mix_with_the_one_object_of_a_plan(call: Call, home: Path) -> None:
+    profile = home / "work" / "tiny.yaml"
+    profile.write_text(profile.read_text().replace(", flags: {max-total-tokens: 8192}", ""))
+    found = call("plan", "tiny.yaml", "--json")
+    assert found.code == 0
+    assert "warning: " in found.err
+    assert Plan.from_json(json.loads(found.out)).name == "tiny"
