@@ -123,7 +123,7 @@ class HostConnector:
         try:
             greeting = await greet(channel, self.source, limit=self.limits.greeting)
         except BaseException:
-            await channel.close()
+            await channel.abandon()
             raise
         return Session(host, channel, greeting)
 

@@ -79,9 +79,14 @@ def adding_command(target: Target, key: asyncssh.SSHKey | None) -> str:
     if target.jumps or target.proxy_command or target.key_alias:
         # ssh-keyscan goes through no proxy and knows no alias; ssh itself asks and records.
         return f"ssh {target.alias} true"
-    kind = f" -t {key.algorithm.decode().removeprefix('ssh-')}" if key else ""
+    kind = f" -t {_scan_type(key)}" if key else ""
     port = f" -p {target.port}" if target.port != asyncssh.DEFAULT_PORT else ""
     return f"ssh-keyscan{port}{kind} {target.host} >> {_first_file(target)}"
+
+
+def _scan_type(key: asyncssh.SSHKey) -> str:
+    name = key.algorithm.decode()  # ssh-ed25519, ecdsa-sha2-nistp256, sk-ssh-ed25519@openssh.com
+    return next((kind for kind in ("ecdsa", "rsa") if kind in name), "ed25519")
 
 
 def removing_command(target: Target) -> str:

@@ -58,11 +58,24 @@ class LocalChannel:
     async def close(self) -> None:
         """Close stdin, wait, kill if it must be."""
         self._stdin.close()
-        if not await within(PATIENCE, self._process.wait()):
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await within(PATIENCE, self._process.wait())
+        if not await self._gone():
+            await self.abandon()
         await stop(self._listener)
+
+    async def abandon(self) -> None:
+        """Kill a helper that never began, or that does not end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._gone()
+        await stop(self._listener)
+
+    async def _gone(self) -> bool:
+        # What nobody reads any more must be taken out of the pipe: asyncio does not report an end before that.
+        return await within(PATIENCE, self._process.wait(), self._swallow())
+
+    async def _swallow(self) -> None:
+        while await self.read():
+            pass
 
     async def _listen(self, stderr: asyncio.StreamReader) -> None:
         while data := await stderr.read(CHUNK):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sgdeploy.remote.base import Connector
+from sgdeploy.remote.connect import connector
 from tests.kit.hosts import Lab, missing
 
 REQUIRED = "SGDEPLOY_REQUIRE_CLUSTER"
@@ -50,3 +53,26 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         made.destroy()
     assert made.leaks() == []
     assert strays == [], "programs of the client still ran at the end of the test"
+
+
+@pytest.fixture
+def inside(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Give a lab with this thread as its client: its network, its home."""
+    monkeypatch.setenv("HOME", str(lab.home))
+    with lab.inside():
+        yield lab
+
+
+@pytest.fixture
+async def connectors(inside: Lab) -> AsyncIterator[Callable[..., Connector]]:
+    """Give ``connector``, with short bounds; what it opens is closed at the end of the test."""
+    del inside
+    made: list[Connector] = []
+
+    def make(**options: Any) -> Connector:
+        made.append(connector(**{"connect_timeout": 5.0, "greeting_timeout": 10.0, **options}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close_all()

@@ -173,7 +173,7 @@ class Lab:
                 raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def plan_host(self, host: LabHost, **changes: Any) -> PlanHost:
+    def plan_host(self, host: LabHost, /, **changes: Any) -> PlanHost:
         """Give a host as a plan has it."""
         values = {"host": host.name, "address": host.address, "ssh": host.name}
         return PlanHost(**{**values, "run_dir": f"/var/lib/sgdeploy/lab/{host.name}", **changes})

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 import uuid
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,11 @@ def ip(lines: Iterable[str]) -> None:
         raise OSError(message)
 
 
+def mac(name: str) -> str:
+    """Give a host's hardware address: the same after a power cut, so that its neighbours need not learn a new one."""
+    return "02:77:" + ":".join(f"{byte:02x}" for byte in zlib.crc32(name.encode()).to_bytes(4, "big"))
+
+
 class Power:
     """All hosts of the lab."""
 
@@ -86,11 +92,12 @@ class Power:
             gates[name] = self._begin(name)
         for name in names:
             self.pids[name] = int(_read_line(gates[name][0]))
+        nic = self.settings["nic"]
         ip(
             line
             for name in names
             for line in (
-                f"link add {name} type veth peer name {self.settings['nic']} netns {self.pids[name]}",
+                f"link add {name} type veth peer name {nic} address {mac(name)} netns {self.pids[name]}",
                 f"link set {name} master {BRIDGE} up",
             )
         )
@@ -117,6 +124,9 @@ class Power:
         old = self.supervisors.pop(name, None)
         if old is not None:
             os.waitpid(old, 0)
+            # The kernel takes the old network down some time later; its cable must not be in the way until then.
+            with contextlib.suppress(OSError):
+                ip([f"link del {name}"])
         from_host, to_lab = os.pipe()
         from_lab, to_host = os.pipe()
         supervisor = os.fork()

@@ -87,6 +87,19 @@ class LabHost:
         """List its processes."""
         return netns.inhabitants(frozenset({netns.identity(self.pid, "pid")}) - {""})
 
+    def wait_idle(self, limit: float = 10.0) -> None:
+        """Wait until process 1 and the sshd that listens are all that runs.
+
+        Raises:
+            TimeoutError: names what else does.
+        """
+        deadline = time.monotonic() + limit
+        while len(running := self.processes()) > 2:
+            if time.monotonic() > deadline:
+                message = f"after {limit:g} s there still run on {self.name}: {running}"
+                raise TimeoutError(message)
+            time.sleep(0.01)
+
     def sshd_log(self) -> str:
         """Give what its sshd wrote."""
         return self.path("/var/log/sshd.log").read_text(encoding="utf-8", errors="replace")
