@@ -81,9 +81,7 @@ class NodeSession(Protocol):
         """
         ...
 
-    def stream(
-        self, op: str, args: Mapping[str, Any] | None = None, *, silence: float = 15.0
-    ) -> AsyncIterator[Json]:
+    def stream(self, op: str, args: Mapping[str, Any] | None = None, *, silence: float = 15.0) -> AsyncIterator[Json]:
         """Send one operation and yield its events until it ends; closing the iterator cancels it on the node.
 
         Raises:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Protocol
+from typing import Protocol
 
 BOOTSTRAP = (
     "import io,sys;"
@@ -85,21 +83,6 @@ class Channel(Protocol):
     async def close(self) -> None:
         """Close stdin, which ends the helper; use force after two seconds. Never raises."""
         ...
-
-
-async def within(seconds: float, *waits: Coroutine[Any, Any, object]) -> bool:
-    """Wait for all of these, at most so long; give up on those that are not over then. Tells whether all were."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    _, late = await asyncio.wait(tasks, timeout=seconds)
-    for task in late:
-        task.cancel()
-    return not late
-
-
-async def stop(task: asyncio.Task[None]) -> None:
-    """Cancel a task and see it end."""
-    task.cancel()
-    await asyncio.wait((task,))
 
 
 def last_line(data: bytes) -> str:

@@ -22,6 +22,7 @@ from sgdeploy.remote.logins import Login, login
 from sgdeploy.remote.session import Session
 from sgdeploy.remote.ssh import Evidence, Limits, SshChannel, dial, hang_up, start_helper
 from sgdeploy.remote.target import resolve
+from sgdeploy.remote.waits import stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,11 @@ class HostConnector:
     async def open_all(self, hosts: Sequence[PlanHost]) -> Opened:
         """Open every host that is not open yet; one slow or dead host never holds the others up."""
         places = asyncio.Semaphore(self.limit)
-        outcomes = await asyncio.gather(*(self._place(host, places) for host in hosts))
+        # With exceptions as results, a cancelled gather waits for all its children; otherwise for the first one only.
+        outcomes = await asyncio.gather(*(self._place(host, places) for host in hosts), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
         return Opened(
             {outcome.host.host: outcome for outcome in outcomes if isinstance(outcome, Session)},
             tuple(outcome for outcome in outcomes if isinstance(outcome, HostFault)),
@@ -102,8 +107,7 @@ class HostConnector:
             try:
                 await asyncio.wait((task,), timeout=SLOT_SECONDS)
             except asyncio.CancelledError:
-                task.cancel()
-                await asyncio.wait((task,))
+                await stop(task)
                 raise
         return await task
 

@@ -76,8 +76,6 @@ def _on_the_way(exc: BaseException, case: _Case) -> Words:
         words = _too_slow(case)
     elif isinstance(exc, (OSError, asyncssh.ConnectionLost)):
         words = _dropped(exc, case)
-    elif isinstance(exc, asyncssh.KeyExchangeFailed):
-        words = _no_exchange(exc, case)
     else:
         words = _other(exc, case)
     return words
@@ -169,6 +167,11 @@ def _dropped(exc: BaseException, case: _Case) -> Words:
     target, evidence = case.target, case.evidence
     if not evidence.connected:
         return f"{target.where} cannot be connected to: {_text(exc)}", _reach(target)
+    if not evidence.version and target.proxy_command:
+        return (
+            f"the ProxyCommand for {target.where} ended before the first word of SSH ({_text(exc)})",
+            f"run it by hand: {target.proxy_command}",
+        )
     if not evidence.version:
         tries = f"{evidence.tries} time{'s' if evidence.tries != 1 else ''} in {evidence.seconds:g} s"
         return (
@@ -176,18 +179,6 @@ def _dropped(exc: BaseException, case: _Case) -> Words:
             "raise MaxStartups in its sshd_config, or see whether it bans this machine (PerSourcePenalties, fail2ban)",
         )
     return f"{target.where} broke the connection off during the login: {_text(exc)}", LOOK_AT_SSHD
-
-
-def _no_exchange(exc: asyncssh.KeyExchangeFailed, case: _Case) -> Words:
-    trust = case.evidence.trust
-    if trust is None or not trust.algorithms or "host key" not in str(exc).lower():
-        return _other(exc, case)
-    known = ", ".join(trust.algorithms)
-    removing, adding = hostkeys.removing_command(case.target), hostkeys.adding_command(case.target, None)
-    return (
-        f"the host key of {case.target.where} has CHANGED: it has none of the recorded type ({known}) any more",
-        f"if the host was reinstalled: {removing} && {adding}",
-    )
 
 
 def _other(exc: BaseException, case: _Case) -> Words:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sgdeploy.remote.channel import KEPT_NOISE, Channel, Ending, last_line
+from sgdeploy.remote.waits import bounded
 
 if TYPE_CHECKING:
     from sgdeploy.remote.base import Json
@@ -64,7 +65,7 @@ async def greet(channel: Channel, source: bytes, *, limit: float) -> Greeting:
     """
     heard = bytearray()
     try:
-        return await asyncio.wait_for(_greet(channel, source, heard), limit)
+        return await bounded(_greet(channel, source, heard), limit)
     except asyncio.TimeoutError:
         raise NoGreetingError("silent", bytes(heard[-KEPT_NOISE:]), seconds=limit) from None
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import asyncssh
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sgdeploy.remote.target import Target
@@ -24,10 +26,14 @@ class Trust:
     Attributes:
         known: the parsed files, as asyncssh takes them.
         algorithms: types of the keys that are recorded for the target (``ssh-ed25519``), sorted.
+        preferred: signature algorithms to ask the server for: those that the recorded keys can answer first, then all
+            others, so that a host with several keys shows one that we know, and a changed host shows its new one;
+            () where nothing is recorded.
     """
 
     known: asyncssh.SSHKnownHosts
     algorithms: tuple[str, ...]
+    preferred: tuple[str, ...] = ()
 
 
 @dataclass
@@ -45,8 +51,16 @@ class KnownHosts:
                 self._read[files] = _parse(files)
             known = self._read[files]
         port = target.port if target.port != asyncssh.DEFAULT_PORT else None
-        keys, *_ = known.match(target.key_alias or target.host, "", port)
-        return Trust(known, tuple(sorted({key.algorithm.decode() for key in keys})))
+        keys, authorities, *_ = known.match(target.key_alias or target.host, "", port)
+        return Trust(known, tuple(sorted({key.algorithm.decode() for key in keys})), _preferred(keys, authorities))
+
+
+def _preferred(keys: Sequence[asyncssh.SSHKey], authorities: Sequence[asyncssh.SSHKey]) -> tuple[str, ...]:
+    if not keys and not authorities:
+        return ()
+    certificates = get_default_certificate_algs() if authorities else []
+    known = [algorithm for key in keys for algorithm in key.sig_algorithms]
+    return tuple(dict.fromkeys(name.decode() for name in [*certificates, *known, *get_default_public_key_algs()]))
 
 
 def _parse(files: tuple[Path, ...]) -> asyncssh.SSHKnownHosts:

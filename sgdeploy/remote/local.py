@@ -8,7 +8,8 @@ import signal
 import sys
 from typing import Final
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line, stop, within
+from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.remote.waits import stop, within
 
 PATIENCE: Final = 2.0
 CHUNK: Final = 65536

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import asyncssh
 
 from sgdeploy.remote.target import DEFAULT_KEYS
+from sgdeploy.remote.waits import bounded
 
 if TYPE_CHECKING:
     from sgdeploy.remote.target import Target
@@ -70,7 +71,7 @@ async def _agent() -> int | None:
     if not path:
         return None
     try:
-        return await asyncio.wait_for(_count(path), AGENT_LIMIT)
+        return await bounded(_count(path), AGENT_LIMIT)
     except (OSError, ValueError, asyncio.TimeoutError):
         return None
 

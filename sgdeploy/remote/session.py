@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from sgdeploy.remote.base import Json, LostHostError, NodeError
+from sgdeploy.remote.waits import bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -71,7 +72,7 @@ class Session:
         """
         with self._request(op, args) as mailbox:
             try:
-                return await asyncio.wait_for(self._result(mailbox), limit)
+                return await bounded(self._result(mailbox), limit)
             except asyncio.TimeoutError:
                 raise self._loss(f"no answer to {op!r} within {limit:g} s") from None
 
@@ -88,7 +89,7 @@ class Session:
             sent = False
             while True:
                 try:
-                    message = await asyncio.wait_for(self._take(mailbox, sent=sent), silence)
+                    message = await bounded(self._take(mailbox, sent=sent), silence)
                     sent = True
                 except asyncio.TimeoutError:
                     raise self._loss(f"{op!r} said nothing for {silence:g} s") from None

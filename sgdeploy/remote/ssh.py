@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-import sys
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final
 
 import asyncssh
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line, stop, within
+from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.remote.waits import bounded, stop, within
 
 if TYPE_CHECKING:
     from sgdeploy.remote.hostkeys import Trust
@@ -22,9 +22,9 @@ CHUNK: Final = 65536
 PATIENCE: Final = 2.0
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 1.0
-DETACHED: Final = 'import os,sys;os.setsid();os.execv("/bin/sh",["sh","-c","exec "+sys.argv[1]])'
-"""Runs a ``ProxyCommand`` by the shell, as ssh does, in a session of its own: Ctrl-C must not cut our connections
-while we end in order."""
+PROXY_SCRIPT: Final = "{ %s\n} 2>/dev/null; exit $?"
+"""Runs a ``ProxyCommand``. Asyncssh reads its stderr as if the server had sent it, and takes a closed stderr for the
+end of the connection; so what it complains of goes nowhere, and the shell stays and keeps the pipe open."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,9 @@ async def _attempt(
         port=target.port,
         username=target.user,
         tunnel=tunnel,
-        proxy_command=[sys.executable, "-I", "-S", "-c", DETACHED, target.proxy_command]
-        if target.proxy_command
-        else None,
+        proxy_command=["/bin/sh", "-c", PROXY_SCRIPT % target.proxy_command] if target.proxy_command else None,
         known_hosts=evidence.trust.known if evidence.trust else None,
+        server_host_key_algs=evidence.trust.preferred if evidence.trust and not target.key_types_set else (),
         client_keys=[str(path) for path in target.keys] or (),
         ignore_encrypted=True,  # the agent may hold them; if not, the message says so
         client_factory=lambda: witness,
@@ -165,7 +164,7 @@ async def _attempt(
         login_timeout=0,
     )
     try:
-        return await asyncio.wait_for(opening, seconds)
+        return await bounded(opening, seconds, undo=hang_up)
     except asyncio.TimeoutError:
         witness.note_version()
         raise
@@ -264,7 +263,7 @@ async def start_helper(
         asyncio.TimeoutError, OSError, asyncssh.Error: for ``explain``.
     """
     command = " ".join(("exec", shlex.quote(python), *PYTHON_FLAGS, "-c", f"'{BOOTSTRAP}'"))
-    process = await asyncio.wait_for(connection.create_process(command, encoding=None), limits.connect)
+    process = await bounded(connection.create_process(command, encoding=None), limits.connect)
     return SshChannel(connection, process, limits, evidence)
 
 

@@ -10,12 +10,15 @@ from collections.abc import Callable
 
 import pytest
 
-from sgdeploy.remote.base import Connector, LostHostError, NodeSession
+from sgdeploy.remote.base import Connector, Json, LostHostError, NodeSession
 from sgdeploy.remote.ssh import Limits
 from tests.kit.hosts import Lab
-from tests.kit.labhost import LabHost
+from tests.kit.labhost import LabHost, wait_until
 
 pytestmark = pytest.mark.cluster
+NOTHING: tuple[str, Json] = ("ports", {"ports": []})
+"""The operation with the least to do."""
+NONE: Json = {"listening": []}
 Connectors = Callable[..., Connector]
 
 
@@ -54,17 +57,17 @@ async def test_silence_on_the_line_is_a_lost_host(
         "n01",
         "the host has not answered on the SSH connection for 1.5 s (power or network)",
     )
-    assert await sessions["n02"].call("ping") == {}
+    assert await sessions["n02"].call(*NOTHING) == NONE
 
 
 async def test_a_short_cut_is_survived(inside: Lab, connectors: Connectors) -> None:
     sessions = await open_all(inside, connectors(keepalive=4.0))
     inside.hosts[0].cut()
-    call = asyncio.create_task(sessions["n01"].call("ping"))
+    call = asyncio.create_task(sessions["n01"].call(*NOTHING))
     await asyncio.sleep(1)
     assert not call.done()
     inside.hosts[0].mend()
-    assert await asyncio.wait_for(call, 10) == {}
+    assert await asyncio.wait_for(call, 10) == NONE
 
 
 async def test_a_lost_host_can_be_opened_again_after_a_boot(inside: Lab, connectors: Connectors) -> None:
@@ -103,8 +106,9 @@ async def test_giving_up_while_opening_leaves_nothing_on_the_hosts(inside: Lab, 
     for host in inside.hosts:
         host.write("/root/.bashrc", "touch /tmp/began; sleep 1\n")
     opening = asyncio.create_task(connect.open_all([inside.plan_host(host) for host in inside.hosts]))
-    while not all(host.path("/tmp/began").exists() for host in inside.hosts):
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(
+        wait_until, lambda: all(host.path("/tmp/began").exists() for host in inside.hosts), "all logins to begin"
+    )
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening

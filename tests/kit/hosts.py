@@ -149,6 +149,24 @@ class Lab:
         """Give the command that runs another one on the client."""
         return ["nsenter", f"--net=/proc/{self._power.pid}/ns/net", "--", *argv]
 
+    def run(self, argv: Sequence[str], *, limit: float = 30.0) -> str:
+        """Run a command on the client, in its home, and give its output.
+
+        Raises:
+            subprocess.CalledProcessError: it failed.
+        """
+        environment = {**self.environment, **{k: v for k, v in os.environ.items() if k == "SSH_AUTH_SOCK"}}
+        return subprocess.run(
+            self.command(argv),
+            cwd=self.home,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=limit,
+        ).stdout
+
     def popen(
         self, *args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:

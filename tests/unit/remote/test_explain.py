@@ -25,6 +25,7 @@ FILE = Path("/h/.ssh/known_hosts")
 TARGET = Target(alias="n01", host="10.0.0.1", port=22, user="root", user_known_hosts=(FILE,))
 ODD = Target(alias="n01", host="10.0.0.1", port=2222, user="ops", user_known_hosts=(FILE,))
 BEHIND = Target(alias="n01", host="10.0.0.1", port=22, user="root", jumps=("gw",), user_known_hosts=(FILE,))
+PHRASE = "correct horse"
 UNTRUSTED = asyncssh.HostKeyNotVerifiable("Host key is not trusted for host 10.0.0.1")
 KNOWN = Trust(asyncssh.SSHKnownHosts(), ("ssh-rsa",))
 
@@ -57,6 +58,12 @@ def failed(number: int) -> OSError:
             "before its first word, 9 times in 10 s",
             "MaxStartups",
         ),
+        (
+            asyncssh.ConnectionLost("Connection lost"),
+            seen(Target("n01", "10.0.0.1", 22, "root", proxy_command="nc x"), connected=True),
+            "the ProxyCommand for n01 (10.0.0.1 port 22) ended",
+            "run it by hand: nc x",
+        ),
         (failed(errno.ECONNRESET), seen(connected=True, tries=1), "1 time in 10 s", "MaxStartups"),
         (
             asyncssh.ConnectionLost("Connection lost"),
@@ -68,12 +75,6 @@ def failed(number: int) -> OSError:
         (asyncssh.ChannelOpenError(2, "Connection refused"), seen(BEHIND), "from jump host gw", "ssh gw nc -vz 10.0"),
         (asyncssh.ChannelOpenError(1, "no"), seen(), "opens no session: no", "MaxSessions"),
         (asyncssh.KeyExchangeFailed("No matching MAC"), seen(trust=KNOWN), "No matching MAC", "ssh -v n01"),
-        (
-            asyncssh.KeyExchangeFailed("No matching server host key algorithm found"),
-            seen(trust=KNOWN),
-            "none of the recorded type (ssh-rsa)",
-            "ssh-keygen -R 10.0.0.1",
-        ),
         (ValueError("odd"), seen(), "odd", "ssh -G n01"),
         (ValueError("/h/.ssh/config line 2: Bad"), Evidence(), "line 2", "mend the file"),
         (MissingPythonError(), seen(), "no python3 for root", "install Python 3.7"),
@@ -141,7 +142,7 @@ def test_keys_with_a_passphrase_are_named(home: Path) -> None:
     folder = home / ".ssh"
     folder.mkdir()
     key = asyncssh.generate_private_key("ssh-ed25519")
-    key.write_private_key(folder / "id_ed25519", "pkcs8-pem", passphrase="secret")
+    key.write_private_key(folder / "id_ed25519", "pkcs8-pem", passphrase=PHRASE)
     key.write_private_key(folder / "id_rsa")
     keys = asyncio.run(login(TARGET))
     assert keys == Login((folder / "id_rsa",), (folder / "id_ed25519",), None)

@@ -60,7 +60,7 @@ async def test_leaving_a_stream_cancels_it_on_the_node(session: Session) -> None
 
 
 async def test_giving_up_a_call_cancels_it_and_the_session_goes_on(session: Session) -> None:
-    with pytest.raises(LostHostError, match="no answer to 'never' within 0.05 s"):
+    with pytest.raises(LostHostError, match=r"no answer to 'never' within 0\.05 s"):
         await session.call("never", limit=0.05)
     assert (await session.call("echo"))["cancelled"] == [1]
     assert session.lost is None
@@ -76,7 +76,7 @@ async def test_a_cancelled_caller_cancels_on_the_node(session: Session) -> None:
 
 
 async def test_a_silent_stream_is_a_lost_host(session: Session) -> None:
-    with pytest.raises(LostHostError, match="'never' said nothing for 0.05 s"):
+    with pytest.raises(LostHostError, match=r"'never' said nothing for 0\.05 s"):
         _ = [event async for event in session.stream("never", silence=0.05)]
 
 

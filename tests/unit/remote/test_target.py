@@ -63,7 +63,9 @@ def test_jump_hosts(home: Path, text: str, jumps: tuple[str, ...]) -> None:
     assert look_up(home, text).jumps == jumps
 
 
-@pytest.mark.parametrize(("value", "command"), [("none", ""), ("nc %h %p", "nc n01 22"), ("sh -c 'a; b'", "sh -c 'a; b'")])
+@pytest.mark.parametrize(
+    ("value", "command"), [("none", ""), ("nc %h %p", "nc n01 22"), ("sh -c 'a; b'", "sh -c 'a; b'")]
+)
 def test_a_proxy_command_stays_one_line_of_shell(home: Path, value: str, command: str) -> None:
     assert look_up(home, f"Host *\n  ProxyCommand {value}\n").proxy_command == command
 

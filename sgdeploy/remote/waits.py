@@ -1,0 +1,55 @@
+"""Waits with a bound, that lose neither a cancellation nor what a cancelled task had already opened."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
+
+
+async def bounded(wait: Awaitable[T], seconds: float, *, undo: Callable[[T], Awaitable[None]] | None = None) -> T:
+    """Wait for a result, at most so long.
+
+    When the caller is cancelled while the result is ready, ``asyncio.wait_for`` returns it, and the cancellation is
+    lost (before Python 3.12); or it drops it, and what was opened stays open (since then). Neither will do here.
+
+    Args:
+        wait: what gives the result; it is cancelled, and seen to end, when it is not waited for any longer.
+        seconds: the bound.
+        undo: closes a result that nobody will receive.
+
+    Raises:
+        asyncio.TimeoutError: the bound is over.
+    """
+    task = asyncio.ensure_future(wait)
+    try:
+        await asyncio.wait((task,), timeout=max(0.0, seconds))
+        if not task.done():
+            await stop(task)
+    except asyncio.CancelledError:
+        await stop(task)
+        if undo is not None and not task.cancelled() and task.exception() is None:
+            await undo(task.result())
+        raise
+    if task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
+
+
+async def within(seconds: float, *waits: Coroutine[Any, Any, object]) -> bool:
+    """Wait for all of these, at most so long; give up on those that are not over then. Tells whether all were."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    return not late
+
+
+async def stop(task: asyncio.Task[T]) -> None:
+    """Cancel a task and see it end."""
+    task.cancel()
+    await asyncio.wait((task,))

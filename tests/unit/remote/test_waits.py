@@ -1,0 +1,97 @@
+"""Bounded waits lose neither a cancellation nor what was opened."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sgdeploy.remote.waits import bounded, within
+
+
+async def soon(value: str) -> str:
+    await asyncio.sleep(0)
+    return value
+
+
+async def never() -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def stubborn(done: list[str]) -> str:
+    """Give a result although it was cancelled."""
+    try:
+        await never()
+    except asyncio.CancelledError:
+        done.append("opened")
+    return "late"
+
+
+async def fail() -> str:
+    await asyncio.sleep(0)
+    message = "broken"
+    raise ValueError(message)
+
+
+async def test_a_result_in_time() -> None:
+    assert await bounded(soon("x"), 5) == "x"
+
+
+async def test_an_error_in_time() -> None:
+    with pytest.raises(ValueError, match="broken"):
+        await bounded(fail(), 5)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.0, -1.0])
+async def test_the_bound(seconds: float) -> None:
+    with pytest.raises(asyncio.TimeoutError):
+        await bounded(never(), seconds)
+
+
+async def test_a_result_at_the_very_end_is_taken() -> None:
+    assert await bounded(stubborn([]), 0.01) == "late"
+
+
+async def test_cancelling_while_a_result_appears_undoes_it_and_is_not_lost() -> None:
+    done: list[str] = []
+
+    async def undo(value: str) -> None:
+        done.append(f"closed {value}")
+
+    task = asyncio.create_task(bounded(stubborn(done), 5, undo=undo))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["opened", "closed late"]
+
+
+async def test_cancelling_when_the_result_is_ready_is_not_lost() -> None:
+    gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    closed: list[str] = []
+
+    waiting = asyncio.Event()
+
+    async def wait() -> str:
+        waiting.set()
+        return await gate
+
+    async def undo(value: str) -> None:
+        closed.append(value)
+
+    task = asyncio.create_task(bounded(wait(), 5, undo=undo))
+    await waiting.wait()
+    gate.set_result("connection")
+    await asyncio.sleep(0)  # the inner task ends in this turn; the outer one is woken in the next
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed == ["connection"]
+
+
+async def test_within_tells_whether_all_were_over() -> None:
+    assert await within(5, soon("a"), soon("b"))
+    assert not await within(0.01, soon("a"), never())
+    assert len(asyncio.all_tasks()) <= 2
