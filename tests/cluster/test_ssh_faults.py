@@ -65,7 +65,7 @@ async def test_a_host_without_a_cable(inside: Lab, connectors: Connectors) -> No
 
 
 async def test_an_address_outside_every_network(inside: Lab, connectors: Connectors) -> None:
-    host = inside.plan_host(inside.hosts[0], ssh="192.0.2.1")
+    host = inside.plan_host(inside.hosts[0], ssh="203.0.113.1")
     assert "cannot be reached (Network is unreachable)" in (await fault_of(connectors(), host)).reason
 
 

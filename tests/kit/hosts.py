@@ -139,6 +139,11 @@ class Lab:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "SGDEPLOY_TEST") if name in os.environ}
         return {**kept, "HOME": str(self.home), "PYTHONPATH": str(CHECKOUT), "TERM": "dumb"}
 
+    @property
+    def power_pid(self) -> int:
+        """Process that all hosts hang on."""
+        return self._power.pid
+
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Move this thread into the lab's network: sockets and programs that it makes reach the hosts."""
