@@ -93,7 +93,7 @@ class Heartbeat(Event):
 
 @dataclass(frozen=True)
 class ProcessFailed(Event):
-    """A process died or failed; sent at once, before anything is stopped."""
+    """A process died or failed; sent before anything is stopped, the first cause first."""
 
     kind: ClassVar[str] = "failed"
     process: str

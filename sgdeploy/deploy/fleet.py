@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -10,6 +11,9 @@ from typing import TypeAlias
 from sgdeploy.errors import HostFault, RemoteError
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession
+
+SAME_CLOCK = 0.5
+"""Seconds by which two clocks may seem to differ and still count as one."""
 
 Refusal: TypeAlias = "NodeError | LostHostError"
 Arguments: TypeAlias = "Callable[[PlanHost], Json]"
@@ -34,6 +38,7 @@ class Fleet:
     def __init__(self, sessions: Mapping[str, NodeSession]) -> None:
         """Take the sessions that could be opened."""
         self.sessions = dict(sessions)
+        self.clock_offsets: dict[str, float] = {}
 
     async def ask(
         self,
@@ -68,6 +73,26 @@ class Fleet:
             dict(sorted(results.items(), key=lambda item: order[item[0]])),
             dict(sorted(refusals.items(), key=lambda item: order[item[0]])),
         )
+
+    async def compare_clocks(self) -> None:
+        """Measure how far each host's clock is ahead of ours, in seconds, into ``clock_offsets``.
+
+        An offset that is smaller than what can be measured counts as none: clocks that are kept in step (NTP) differ
+        by milliseconds, a busy line by tenths of a second.
+        """
+
+        async def one(name: str) -> None:
+            sent = time.time()
+            try:
+                answer = await self.sessions[name].call("ping")
+            except (NodeError, LostHostError):
+                return
+            received = time.time()
+            offset = answer["time"] - (sent + received) / 2
+            measurable = max(SAME_CLOCK, received - sent)
+            self.clock_offsets[name] = offset if abs(offset) > measurable else 0.0
+
+        await asyncio.gather(*(one(name) for name in self.sessions))
 
     def has(self, host: str) -> bool:
         """Tell whether a session to the host was opened."""

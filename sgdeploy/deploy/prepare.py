@@ -51,7 +51,8 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
     ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)})
     require(ports, "looking for taken ports")
     facts: dict[str, HostFacts] = {
-        name: parse(name, dict(fleet.sessions[name].hello), result) for name, result in gathered.results.items()
+        name: parse(name, dict(fleet.sessions[name].hello), result, clock_offset=fleet.clock_offsets.get(name))
+        for name, result in gathered.results.items()
     }
     listening = {name: result["listening"] for name, result in ports.results.items()}
     findings = check(plan, facts, listening)

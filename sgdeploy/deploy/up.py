@@ -77,6 +77,7 @@ class _Run:
     async def check(self) -> None:
         """Facts, preflight and records; nothing is changed."""
         self.tell(Step(2, STEPS, "look at the hosts"))
+        await self.fleet.compare_clocks()
         refuse_if_running(self.plan, await read_records(self.fleet))
         await preflight(self.fleet, self.plan, self.tell)
 

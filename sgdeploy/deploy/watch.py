@@ -59,7 +59,6 @@ class _Memory:
     """What has been told already."""
 
     changed_at: float
-    failed: set[str] = field(default_factory=set)
     lines: dict[str, str] = field(default_factory=dict)
 
 
@@ -159,7 +158,12 @@ class Watch:
         while (left := settled - time.monotonic()) > 0:
             await self._step(left)
         final = self._judge()
-        self._raise(final if isinstance(final, Failed) else verdict)
+        failed = final if isinstance(final, Failed) else verdict
+        for fault in failed.faults:
+            self._tell(
+                ProcessFailed(fault.process, fault.host, fault.reason, fault.lines, fault.log, fault.seconds_to_report)
+            )
+        self._raise(failed)
 
     def _raise(self, failed: Failed) -> NoReturn:
         error: SgdeployError
@@ -196,7 +200,7 @@ class Watch:
     def _take(self, host: str, seen: Json | LostHostError | NodeError) -> None:
         now = time.monotonic()
         if isinstance(seen, dict):
-            rows = [Observation.from_json(row) for row in seen.get("observations", ())]
+            rows = [Observation.from_json(self._dated(host, row)) for row in seen.get("observations", ())]
             self.health, transitions = self.health.observe(rows, now)
             self._report(transitions, now)
             self._new_lines((row.process for row in rows), now)
@@ -206,15 +210,18 @@ class Watch:
         self.health, transitions = self.health.lose(host, reason, now)
         self._report(transitions, now)
 
+    def _dated(self, host: str, row: Json) -> Json:
+        """Count the time since a death by the host's own clock: the way here may take longer than cause to symptom."""
+        died_at = row.get("died_at")
+        offset = self._fleet.clock_offsets.get(host)
+        if died_at is None or offset is None:
+            return row
+        return {**row, "died_ago": max(0.0, time.time() - (died_at - offset))}
+
     def _report(self, transitions: Iterable[Transition], now: float) -> None:
         for transition in transitions:
             self._memory.changed_at = now
             self._rank(transition.process, now, changed=True)
-            if transition.after == "failed" and transition.process not in self._memory.failed:
-                self._memory.failed.add(transition.process)
-                it = self.health.processes[transition.process]
-                since = None if it.died_at is None else max(0.0, now - it.died_at)
-                self._tell(ProcessFailed(it.process, it.host, it.reason, it.tail, it.log, since))
 
     def _new_lines(self, processes: Iterable[str], now: float) -> None:
         for process in processes:

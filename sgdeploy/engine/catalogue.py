@@ -1,7 +1,8 @@
-"""The flags of one engine version: what a profile may write, and how it becomes a command line.
+"""The flags of one version of a program: what a profile may write, and how it becomes a command line.
 
-The data files hold facts read from the engine's own parser; the Kunpeng fork's file names its base and what the fork
-adds (nearest release: the fork's own base is older, and its parser has not been read).
+Programs are the engine and the router in front of it. The data files hold facts read from the programs' own parsers; the
+Kunpeng files name their base and what the vendor's builds add, as their captured command lines show (nearest release:
+the builds' own parsers have not been read).
 """
 
 from __future__ import annotations
@@ -24,26 +25,62 @@ if TYPE_CHECKING:
 VERSIONS = ("0.5.23", "kunpeng")
 """Engine versions that have a catalogue."""
 
+ROUTER_VERSIONS = ("0.3.2", "kunpeng")
+"""Router versions that have a catalogue; kunpeng is the vendor's build of sgl-model-gateway."""
+
 _SHOWN_CANDIDATES = 6
+_ABILITIES = ("rank_launch", "tokenizer_apart", "grouped_routing")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program whose flags a profile may set.
+
+    Attributes:
+        name: as problems call it.
+        files: beginning of the names of its data files.
+        versions: those that have a catalogue.
+        help: command that lists its flags on a node.
+    """
+
+    name: str
+    files: str
+    versions: tuple[str, ...]
+    help: str
+
+
+ENGINE = Program("engine", "flags", VERSIONS, "sglang.launch_server --help")
+ROUTER = Program("router", "router", ROUTER_VERSIONS, "python -m sglang_router.launch_router --help")
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All flags of one engine version.
+    """All flags of one version of a program.
 
     Attributes:
+        program: whose flags they are.
         version: as a profile names it.
-        rank_launch: whether this engine can be started as one process per rank (``--tp-rank-in-node``).
         flags: by canonical long name, in the parser's order.
         spellings: every long name, aliases and ``no-`` forms included → canonical name.
-        abbreviations: short forms that the engine's users write although they are no unique prefix.
+        abbreviations: short forms that the program's users write although they are no unique prefix.
+        rank_launch: whether this engine can be started as one process per rank (``--tp-rank-in-node``).
+        tokenizer_apart: whether this engine can run its HTTP server and tokenizer as a process apart from the ranks.
+        grouped_routing: whether this router can part prefill instances by a fixed prompt length.
     """
 
+    program: Program
     version: str
-    rank_launch: bool
     flags: Mapping[str, FlagSpec]
     spellings: Mapping[str, str]
     abbreviations: Mapping[str, str]
+    rank_launch: bool = False
+    tokenizer_apart: bool = False
+    grouped_routing: bool = False
+
+    @property
+    def title(self) -> str:
+        """Program and version in words: ``engine 0.5.23``."""
+        return f"{self.program.name} {self.version}"
 
     def check(self, flags: Mapping[str, Any], path: KeyPath) -> tuple[dict[str, FlagValue], tuple[Problem, ...]]:
         """Normalise a ``flags`` mapping of a profile.
@@ -89,7 +126,7 @@ class Catalogue:
         return self._find(raw, ())[0] or None
 
     def _find(self, raw: str, at: KeyPath) -> tuple[str, Problem | None]:
-        """Find the canonical name that ``raw`` stands for, as the engine's parser would."""
+        """Find the canonical name that ``raw`` stands for, as the program's parser would."""
         word = _plain(raw)
         exact = self.spellings.get(word) or self.abbreviations.get(word)
         if exact is not None:
@@ -99,34 +136,35 @@ class Catalogue:
             return next(iter(owners)), None
         if owners:
             shown = ", ".join(list(owners)[:_SHOWN_CANDIDATES]) + (", …" if len(owners) > _SHOWN_CANDIDATES else "")
-            message = f"`{raw}` is short for {len(owners)} flags of engine {self.version}"
+            message = f"`{raw}` is short for {len(owners)} flags of {self.title}"
             return "", Problem(message, f"write one of them in full: {shown}", at, "key", code="flag-ambiguous")
         near = did_you_mean(word, self.spellings)
-        hint = f"did you mean `{near}`?" if near else "`sglang.launch_server --help` on a node lists its flags"
-        return "", Problem(f"engine {self.version} has no flag `{raw}`", hint, at, "key", code="flag-unknown")
+        hint = f"did you mean `{near}`?" if near else f"`{self.program.help}` on a node lists its flags"
+        return "", Problem(f"{self.title} has no flag `{raw}`", hint, at, "key", code="flag-unknown")
 
 
-def catalogue(version: str) -> Catalogue:
-    """Read the catalogue of an engine version.
+def catalogue(version: str, program: Program = ENGINE) -> Catalogue:
+    """Read the catalogue of a version of a program.
 
     Raises:
-        KeyError: no catalogue of that version (``VERSIONS`` lists them).
+        KeyError: no catalogue of that version (``program.versions`` lists them).
     """
-    if version not in VERSIONS:
+    if version not in program.versions:
         raise KeyError(version)
-    data = _read(version)
+    data = _read(version, program)
     specs = {spec.name: spec for spec in map(_spec, data["flags"])}
     if "base" in data:
-        specs = {**catalogue(data["base"]).flags, **specs}
+        specs = {**catalogue(data["base"], program).flags, **specs}
     for name, extra in data.get("choices", {}).items():
         specs[name] = replace(specs[name], choices=(*specs[name].choices, *extra))
     spellings = {spelling: spec.name for spec in specs.values() for spelling in spec.spellings}
-    return Catalogue(version, data["rank_launch"], specs, spellings, data.get("abbreviations", {}))
+    abilities = {name: data.get(name, False) for name in _ABILITIES}
+    return Catalogue(program, version, specs, spellings, data.get("abbreviations", {}), **abilities)
 
 
-def _read(version: str) -> dict[str, Any]:
-    text = (resources.files("sgdeploy.engine") / "data" / f"flags-{version}.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
+def _read(version: str, program: Program) -> dict[str, Any]:
+    file = resources.files("sgdeploy.engine") / "data" / f"{program.files}-{version}.json"
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data
 
 
@@ -162,7 +200,7 @@ def _words(spec: FlagSpec, value: FlagValue) -> list[str]:
     if isinstance(value, list) and spec.nargs in {"+", "*"}:
         return [option, *(_word(item) for item in value)]
     text = _word(value)
-    # The engine's parser takes a word that begins with a dash for a flag, negative numbers excepted.
+    # The parsers take a word that begins with a dash for a flag, negative numbers excepted.
     if text.startswith("-") and not isinstance(value, int | float):
         return [f"{option}={text}"]
     return [option, text]

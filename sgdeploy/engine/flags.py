@@ -1,4 +1,4 @@
-"""One flag of the engine's command line, and whether a profile's value fits it."""
+"""One flag of a program's command line, and whether a profile's value fits it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TAKES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class FlagSpec:
-    """One flag as the engine's parser knows it.
+    """One flag as the program's parser knows it.
 
     Attributes:
         name: its canonical long name without the dashes in front.
@@ -45,7 +45,7 @@ class FlagSpec:
         kind: what its value is.
         nargs: ``+`` one or more values, ``*`` any number, ``?`` one or none, None exactly one.
         choices: the only values allowed; empty for any.
-        default: what the engine takes when the flag is absent; None where the engine decides later.
+        default: what the program takes when the flag is absent; None where it decides later.
     """
 
     name: str
@@ -84,7 +84,7 @@ def _check_one(spec: FlagSpec, value: object, path: KeyPath, *, listed: bool) ->
     if spec.choices and value not in spec.choices:
         return [_wrong(spec, f"does not know {got(value)}", path, _choice_hint(spec, value), "flag-choice")]
     if listed and isinstance(value, str) and value.startswith("-"):
-        return [_wrong(spec, f'cannot pass "{value}" in a list: the engine would read it as a flag', path)]
+        return [_wrong(spec, f'cannot pass "{value}" in a list: it would be read as a flag', path)]
     return []
 
 

@@ -16,6 +16,9 @@ from typing import Annotated, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+SYMPTOM = "symptom"
+"""Name under which the node reports that one of the ``symptoms`` was seen; not a milestone."""
+
 MilestoneState: TypeAlias = Literal["starting", "loading", "warming", "ready"]
 Pattern: TypeAlias = Annotated[str, Field(min_length=1)]
 
@@ -58,14 +61,16 @@ class MilestoneSet(_Data):
         ready: name of the process's own ready line, None where it never prints one.
         milestones: all of them.
         noise: patterns of lines that show no progress (answers to probes, attempts that failed again).
+        symptoms: patterns of lines by which a process says that it lost another one.
     """
 
     loaded: str
     ready: str | None
     milestones: Annotated[tuple[Milestone, ...], Field(min_length=1)]
     noise: tuple[Pattern, ...] = ()
+    symptoms: tuple[Pattern, ...] = ()
 
-    _compiles = field_validator("noise")(lambda patterns: tuple(_check_pattern(p) for p in patterns))
+    _compiles = field_validator("noise", "symptoms")(lambda patterns: tuple(_check_pattern(p) for p in patterns))
 
     @model_validator(mode="after")
     def _names_fit(self) -> MilestoneSet:
@@ -86,8 +91,12 @@ class MilestoneSet(_Data):
         return tuple(re.compile(pattern) for pattern in self.noise)
 
     def wire(self) -> list[list[str]]:
-        """Give ``[[name, pattern], …]`` as the node operation ``watch`` takes it."""
-        return [[milestone.name, milestone.pattern] for milestone in self.milestones]
+        """Give ``[[name, pattern], …]`` as the node operation ``watch`` takes it, the symptoms as one."""
+        rows = [[milestone.name, milestone.pattern] for milestone in self.milestones]
+        # The node searches for each row until it is found once; flags stand at the start of a pattern, so each is
+        # wrapped into a group of its own.
+        symptoms = "|".join(f"(?i:{pattern.replace('(?i)', '')})" for pattern in self.symptoms)
+        return [*rows, [SYMPTOM, symptoms]] if symptoms else rows
 
     def furthest(self, reached: Collection[str]) -> Milestone | None:
         """Give the last milestone, by order and not by time, among those reached; unknown names do not count."""

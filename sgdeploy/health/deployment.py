@@ -83,9 +83,12 @@ class DeploymentHealth:
 
     @property
     def failures(self) -> tuple[ProcessHealth, ...]:
-        """Processes that failed or were lost, the earliest death first: the first cause stands on top."""
+        """Processes that failed or were lost, the first cause on top.
+
+        Who lost a peer by its own log stands behind who did not; among equals the earliest death comes first.
+        """
         bad = [it for it in self.processes.values() if it.state in _BAD]
-        return tuple(sorted(bad, key=lambda it: it.died_at or 0.0))
+        return tuple(sorted(bad, key=lambda it: (it.lost_a_peer, it.died_at or 0.0)))
 
     @property
     def missing(self) -> tuple[Missing, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from sgdeploy.engine.milestones import MilestoneSet
+from sgdeploy.engine.milestones import SYMPTOM, MilestoneSet
 from sgdeploy.health.states import HttpAnswer, Observation, State, Transition
 from sgdeploy.plan.model import Health
 
@@ -101,6 +101,11 @@ class ProcessHealth:
     tail: tuple[str, ...] = ()
     dead: bool = False
     pids: int = 0
+
+    @property
+    def lost_a_peer(self) -> bool:
+        """Whether its log says that it lost another process: then its own end is a symptom, not a cause."""
+        return SYMPTOM in self.reached
 
     def started(self, now: float) -> Change:
         """Note that the node started it."""

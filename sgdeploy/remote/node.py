@@ -1704,6 +1704,7 @@ class Watched:
             "alive": alive,
             "exit": None,
             "died_ago": None,
+            "died_at": None,
             "milestones": self._scan.reached,
             "log_bytes": self._scan.bytes,
             "line": self._scan.line,
@@ -1718,7 +1719,7 @@ class Watched:
         return seen
 
     def _changed(self, seen: Json, now: float) -> bool:
-        slow = {"log_bytes", "line", "died_ago", "tail", "http"}
+        slow = {"log_bytes", "line", "died_ago", "died_at", "tail", "http"}
         before, after = self._sent.get("http") or {}, seen["http"] or {}
         if any(before.get(key) != after.get(key) for key in ("code", "error")):
             return True
@@ -1741,7 +1742,8 @@ class Watched:
         ended = self._folder.ended(self.record)
         ago = None if ended is None else round(max(0.0, time.monotonic() - ended["mono"]), 3)
         tail = read_tail(Path(self.record["log"]), self.record["offset"], TAIL_LINES)
-        return {"exit": exit_json(ended), "died_ago": ago, "tail": tail}
+        wall = None if ended is None else ended["wall"]
+        return {"exit": exit_json(ended), "died_ago": ago, "died_at": wall, "tail": tail}
 
 
 class Watch:
@@ -2152,7 +2154,7 @@ class Server:
         self._changing = threading.Lock()
         self._heard = time.monotonic()
         self._operations: dict[str, Callable[[Call], Json]] = {
-            "ping": lambda _: {},
+            "ping": lambda _: {"time": time.time()},
             "cancel": self._cancel,
             "gather": op_gather,
             "ports": op_ports,

@@ -190,7 +190,7 @@ def test_the_helper_never_signals_its_own_line(helpers: Helpers, deployment: Dep
     deployment.run(a="exec sleep 300")
     deployment.helper = helpers(env={"SGDEPLOY_MARK": deployment.record("a")["marker"]})
     deployment.kill_all()
-    assert deployment.helper.call("ping") == {}
+    assert deployment.helper.call("ping")["time"] > 0
 
 
 def test_waiting_is_bounded(deployment: Deployment) -> None:

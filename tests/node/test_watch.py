@@ -330,7 +330,7 @@ def test_a_health_path_that_hangs_holds_nobody_up(helpers: Helpers, deployment: 
         assert seen["died_ago"] < 3
         assert len(handler.seen) == 1, "one question at a time"
         handler.hang.set()
-    assert helpers().call("ping") == {}
+    assert helpers().call("ping")["time"] > 0
 
 
 def test_a_health_path_that_never_answers_is_a_timeout(helpers: Helpers, deployment: Deployment) -> None:

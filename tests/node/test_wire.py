@@ -30,12 +30,12 @@ def test_noise_of_a_login_shell_comes_before_the_greeting(helpers: Helpers) -> N
     noisy = "echo 'Welcome to n01'; printf 'no line end\\n'; exec " + '"$@"'
     helper = helpers(before=("sh", "-c", noisy, "sh"))
     assert helper.noise == [b"Welcome to n01\n", b"no line end\n"]
-    assert helper.call("ping") == {}
+    assert helper.call("ping")["time"] > 0
 
 
 def test_the_bootstrap_survives_single_quotes_in_a_shell(helpers: Helpers) -> None:
     joined = 'for word; do line="$line $(printf %s "$word" | sed "s/.*/\'&\'/")"; done; eval exec "$line"'
-    assert helpers(before=("sh", "-c", joined, "sh")).call("ping") == {}
+    assert helpers(before=("sh", "-c", joined, "sh")).call("ping")["time"] > 0
 
 
 def test_an_unknown_operation_is_refused(node: Helper) -> None:
@@ -51,7 +51,7 @@ def test_a_missing_argument_is_named(node: Helper) -> None:
 @pytest.mark.parametrize("line", [b"{broken", b"[1, 2]", b'"text"', b"\xff\xfe"])
 def test_a_line_that_is_no_request_is_answered_and_survived(node: Helper, line: bytes) -> None:
     assert node.raw(line)["error"]["code"] == "bad-request"
-    assert node.call("ping") == {}
+    assert node.call("ping")["time"] > 0
 
 
 def test_requests_run_side_by_side(deployment: Deployment) -> None:
@@ -89,7 +89,7 @@ def test_a_reader_that_is_gone_ends_it(helpers: Helpers) -> None:
 def test_hangup_and_interrupt_do_not_end_it(node: Helper) -> None:
     for number in (signal.SIGHUP, signal.SIGINT):
         os.kill(node.pid, number)
-        assert node.call("ping") == {}
+        assert node.call("ping")["time"] > 0
 
 
 def test_silence_ends_it(helpers: Helpers) -> None:
@@ -101,7 +101,7 @@ def test_requests_keep_it_from_ending_by_silence(helpers: Helpers) -> None:
     helper = helpers(source=patched(("SILENCE = 120.0", "SILENCE = 1.5")))
     for _ in range(6):
         time.sleep(0.5)
-        assert helper.call("ping") == {}
+        assert helper.call("ping")["time"] > 0
 
 
 def test_its_source_is_small_enough_for_a_slow_line(node: Helper) -> None:

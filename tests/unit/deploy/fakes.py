@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,6 +85,7 @@ class FakeNode:
     listening: list[Json] = field(default_factory=list)
     tokens: int = 3
     closed: bool = False
+    clock_ahead: float = 0.0
     watched: asyncio.Event = field(default_factory=asyncio.Event)
     hello: Json = field(default_factory=lambda: {"time": 1000.0, "python": "3.11.7"})
 
@@ -127,6 +129,9 @@ class FakeNode:
         """Close; the lock goes with the session."""
         self.closed = True
         self.locked_by = None
+
+    def _ping(self, _arguments: Json) -> Json:
+        return {"time": time.time() + self.clock_ahead}
 
     def _lock(self, arguments: Json) -> Json:
         if self.locked_by is not None:
@@ -220,13 +225,14 @@ def ready(process: Process) -> Json:
     }
 
 
-def dead(process: Process, *, code: int = 3, ago: float = 0.1) -> Json:
-    """Give the observation of a process that has ended."""
+def dead(process: Process, *, code: int = 3, ago: float = 0.1, clock_ahead: float = 0.0) -> Json:
+    """Give the observation of a process that ended ``ago`` seconds before now, on a host whose clock is ahead."""
     return {
         "process": process.id,
         "alive": False,
         "exit": {"code": code},
-        "died_ago": ago,
+        "died_ago": 0.0,
+        "died_at": time.time() + clock_ahead - ago,
         "milestones": [],
         "log_bytes": 9,
         "line": "boom",

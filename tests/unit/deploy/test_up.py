@@ -28,7 +28,7 @@ async def test_a_healthy_cluster_comes_up_and_proves_it() -> None:
     plan, heard = make_plan(), Heard()
     hosts = cluster(plan)
     await up(plan, hosts, heard, up_options())
-    assert [op for op in hosts.nodes["h1"].ops() if op != "records"] == [
+    assert [op for op in hosts.nodes["h1"].ops() if op not in {"records", "ping"}] == [
         "lock",
         "prepare",
         "start",
@@ -36,7 +36,7 @@ async def test_a_healthy_cluster_comes_up_and_proves_it() -> None:
         "complete",
         "unlock",
     ]
-    assert [op for op in hosts.nodes["h2"].ops() if op != "records"] == ["prepare", "start", "watch"]
+    assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "ping"}] == ["prepare", "start", "watch"]
     assert isinstance(heard.events[-1], Outcome)
     assert heard.events[-1].outcome == "ready"
     assert [event.tokens for event in heard.events if isinstance(event, Completion)] == [3]
@@ -157,6 +157,19 @@ async def test_the_first_death_is_the_cause_whoever_reports_first() -> None:
     assert not any(node.living for node in hosts.nodes.values())
 
 
+async def test_the_first_death_is_the_cause_also_when_a_clock_is_off_by_an_hour() -> None:
+    plan = make_plan(2)
+    hosts = cluster(plan)
+    first, second = plan.processes
+    hosts.nodes["h1"].script = [{"observations": [dead(first, code=1, ago=0.5)]}]
+    hosts.nodes["h2"].script = [{"observations": [dead(second, code=3, ago=2.0, clock_ahead=3600.0)]}]
+    hosts.nodes["h2"].clock_ahead = 3600.0
+    with pytest.raises(StartupError) as caught:
+        await up(plan, hosts, Heard(), up_options())
+    assert [fault.process for fault in caught.value.faults] == ["demo/native/h2", "demo/native/h1"]
+    assert 1.5 < (caught.value.faults[0].seconds_to_report or 0) < 4
+
+
 async def test_keep_leaves_a_failed_bring_up_as_it_is() -> None:
     plan = make_plan()
     hosts = cluster(plan)
@@ -214,7 +227,7 @@ async def test_dry_run_changes_nothing() -> None:
     plan, heard = make_plan(), Heard()
     hosts = cluster(plan)
     await up(plan, hosts, heard, up_options(dry_run=True))
-    assert set(hosts.nodes["h1"].ops()) <= {"records", "gather", "ports"}
+    assert set(hosts.nodes["h1"].ops()) <= {"records", "ping", "gather", "ports"}
     assert isinstance(heard.events[-1], Outcome)
     assert heard.events[-1].outcome == "dry-run"
 

@@ -1,0 +1,134 @@
+"""Profiles for labs, and what a test asks of a deployment there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.kit.hosts import Lab
+from tests.kit.labhost import LabHost, wait_until
+
+SYSFS = "/tmp/sgdeploy-rehearsal-sysfs"
+PAGES = SYSFS + "/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"
+NUMA_NODES = 32
+BEFORE = 7
+"""Hugepages that each node holds before anything is started: a value that nobody would restore by chance."""
+
+
+def write_inventory(lab: Lab, folder: Path) -> Path:
+    """Write an inventory of all hosts of the lab."""
+    lines = ["version: 1", "ssh: {user: root}", "defaults: {nic: eth0}", "groups:", "  rack1:"]
+    lines += [f"    - {{host: {host.name}, ssh: {host.name}, address: {host.address}}}" for host in lab.hosts]
+    path = folder / "inventory.yaml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def kunpeng_profile(lab: Lab, folder: Path, **env: str) -> Path:
+    """Write a profile that puts the shipped Kunpeng one on the lab's hosts, with a warm-up that tests can fail."""
+    write_inventory(lab, folder)
+    count = len(lab.hosts)
+    text = f"""\
+version: 1
+extends: [shipped:kunpeng/deepseek-v3-native.yaml, shipped:overlays/rehearsal.yaml]
+name: dsv3
+inventory: inventory.yaml
+native:
+  hosts: rack1
+  parallel: {{tp: {16 * count}}}
+  flags: {{skip-server-warmup: null}}
+engine:
+  env: {json.dumps({"SGDEPLOY_REHEARSE_SPEED": "1", **env})}
+health: {{timeout: 90s, stall: 60s, grace: 5s}}
+"""
+    path = folder / "dsv3.yaml"
+    path.write_text(text, encoding="utf-8")
+    for host in lab.hosts:
+        for node in range(NUMA_NODES):
+            host.write(PAGES.format(node=node), f"{BEFORE}\n")
+    return path
+
+
+def small_profile(lab: Lab, folder: Path, *, extra: str = "", **env: str) -> Path:
+    """Write a profile with one process on each host of the lab."""
+    write_inventory(lab, folder)
+    text = f"""\
+version: 1
+name: small
+topology: native
+platform: cpu
+inventory: inventory.yaml
+model: {{path: /models/none, served_name: small}}
+engine:
+  executable: rehearsal
+  flags: {{max-total-tokens: 8192}}
+  env: {json.dumps(env)}
+native:
+  hosts: rack1
+  parallel: {{tp: {len(lab.hosts)}}}
+health: {{timeout: 60s, stall: 40s, grace: 5s}}
+{extra}"""
+    path = folder / "small.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def hugepages(host: LabHost) -> list[int]:
+    """Give what each NUMA node of a host holds now."""
+    return [int(host.path(PAGES.format(node=node)).read_text(encoding="ascii")) for node in range(NUMA_NODES)]
+
+
+@dataclass(frozen=True)
+class Events:
+    """The JSON lines of one command."""
+
+    rows: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def read(cls, text: str) -> Events:
+        """Read what ``--json`` printed."""
+        return cls(tuple(json.loads(line) for line in text.splitlines() if line.strip()))
+
+    def of(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Give the events of one kind."""
+        return (row for row in self.rows if row["event"] == kind)
+
+    def one(self, kind: str) -> dict[str, Any]:
+        """Give the only event of a kind."""
+        found = list(self.of(kind))
+        assert len(found) == 1, f"{len(found)} events of kind {kind}"
+        return found[0]
+
+
+def engines(host: LabHost) -> list[int]:
+    """Give pids of engine processes on a host: whatever runs engine.py or took an engine's title."""
+    return [
+        proc.pid
+        for proc in host.processes()
+        if any("engine.py" in word or word.startswith("sglang::") for word in proc.argv)
+    ]
+
+
+def assert_nothing_left(hosts: Sequence[LabHost]) -> None:
+    """Prove that hosts are as before: no engine, no keeper or helper, no record, no script, no secret."""
+    for host in hosts:
+        wait_until(partial(_is_clean, host), f"{host.name} without a process of ours")
+        folder = host.path("/var/lib/sgdeploy")
+        left = [p for p in folder.rglob("*") if p.is_file() and p.parent.name in {"processes", "scripts", "secrets"}]
+        assert left == [], f"{host.name}: {left}"
+
+
+def _is_clean(host: LabHost) -> bool:
+    return not _ours(host)
+
+
+def _ours(host: LabHost) -> list[str]:
+    return [
+        " ".join(proc.argv)[:120]
+        for proc in host.processes()
+        if proc.inner_pid != 1 and not any("sshd" in word for word in proc.argv[:1])
+    ]
