@@ -1,8 +1,8 @@
 """The flags of one version of a program: what a profile may write, and how it becomes a command line.
 
-Programs are the engine and the router in front of it. The data files hold facts read from the programs' own parsers; the
-Kunpeng files name their base and what the vendor's builds add, as their captured command lines show (nearest release:
-the builds' own parsers have not been read).
+Programs are the engine and the router in front of it. The data files hold facts read from their own parsers; the
+Kunpeng files name their base and what the vendor's builds add, as captured command lines show it (nearest release: the
+builds' own parsers have not been read).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _check_one(spec: FlagSpec, value: object, path: KeyPath, *, listed: bool) ->
     if spec.choices and value not in spec.choices:
         return [_wrong(spec, f"does not know {got(value)}", path, _choice_hint(spec, value), "flag-choice")]
     if listed and isinstance(value, str) and value.startswith("-"):
-        return [_wrong(spec, f'cannot pass "{value}" in a list: it would be read as a flag', path)]
+        return [_wrong(spec, f'cannot pass "{value}" in a list: the program would read it as a flag', path)]
     return []
 
 

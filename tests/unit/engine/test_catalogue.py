@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sgdeploy.engine.catalogue import VERSIONS, Catalogue, catalogue
+from sgdeploy.engine.catalogue import ENGINE, ROUTER, ROUTER_VERSIONS, VERSIONS, Catalogue, Program, catalogue
 from sgdeploy.problems import Problem
 from sgdeploy.profile.scalars import Secret
 
@@ -24,6 +24,11 @@ def fork() -> Catalogue:
     return catalogue("kunpeng")
 
 
+@pytest.fixture(scope="module")
+def router() -> Catalogue:
+    return catalogue("0.3.2", ROUTER)
+
+
 def only(catalogue_: Catalogue, flags: dict[str, Any]) -> Problem:
     _, problems = catalogue_.check(flags, PATH)
     assert len(problems) == 1, problems
@@ -36,22 +41,92 @@ def words(catalogue_: Catalogue, flags: dict[str, Any]) -> list[str]:
     return catalogue_.argv(values)
 
 
-def test_every_version_reads_and_names_no_flag_twice() -> None:
-    sizes = {version: len(catalogue(version).flags) for version in VERSIONS}
-    assert sizes == {"0.5.23": 531, "kunpeng": 533}
-    for version in VERSIONS:
-        spellings = [s for spec in catalogue(version).flags.values() for s in spec.spellings]
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(ENGINE, {"0.5.23": 531, "kunpeng": 533}), (ROUTER, {"0.3.2": 98, "kunpeng": 100})],
+    ids=["engine", "router"],
+)
+def test_every_version_reads_and_names_no_flag_twice(program: Program, expected: dict[str, int]) -> None:
+    assert {version: len(catalogue(version, program).flags) for version in program.versions} == expected
+    for version in program.versions:
+        spellings = [s for spec in catalogue(version, program).flags.values() for s in spec.spellings]
         assert len(spellings) == len(set(spellings))
 
 
-def test_an_unknown_version_is_a_key_error() -> None:
+@pytest.mark.parametrize("program", [ENGINE, ROUTER])
+def test_an_unknown_version_is_a_key_error(program: Program) -> None:
     with pytest.raises(KeyError, match=r"0\.4"):
-        catalogue("0.4")
+        catalogue("0.4", program)
+
+
+def test_what_a_version_can_do_besides_its_flags(stock: Catalogue, fork: Catalogue, router: Catalogue) -> None:
+    assert (stock.rank_launch, stock.tokenizer_apart) == (False, False)
+    assert (fork.rank_launch, fork.tokenizer_apart) == (True, True)
+    assert [catalogue(version, ROUTER).grouped_routing for version in ROUTER_VERSIONS] == [False, True]
+    assert (router.title, fork.title) == ("router 0.3.2", "engine kunpeng")
+
+
+def test_flags_of_the_router_become_words(router: Catalogue) -> None:
+    flags: dict[str, Any] = {
+        "health_check_interval_secs": 10000,
+        "retry-jitter-factor": 0.5,
+        "dp-aware": True,
+        "disable-retries": False,
+        "request-id-headers": ["x-a", "x-b"],
+        "max-concurrent-requests": -1,
+    }
+    assert words(router, flags) == [
+        *("--health-check-interval-secs", "10000", "--retry-jitter-factor", "0.5", "--dp-aware"),
+        *("--request-id-headers", "x-a", "x-b", "--max-concurrent-requests", "-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message", "hint"),
+    [
+        (
+            {"health-check-interval": "10s"},
+            "flag-type",
+            '`health-check-interval-secs` takes a whole number, got the text "10s"',
+            None,
+        ),
+        (
+            {"prefill-short-count": 1},
+            "flag-unknown",
+            "router 0.3.2 has no flag `prefill-short-count`",
+            "`python -m sglang_router.launch_router --help` on a node lists its flags",
+        ),
+        (
+            {"decode-policy": "bucket"},
+            "flag-choice",
+            '`decode-policy` does not know the text "bucket"',
+            "one of: random, round_robin, cache_aware, power_of_two, manual",
+        ),
+        (
+            {"cb": 3},
+            "flag-ambiguous",
+            "`cb` is short for 4 flags of router 0.3.2",
+            (
+                "write one of them in full: cb-failure-threshold, cb-success-threshold, cb-timeout-duration-secs, "
+                "cb-window-duration-secs"
+            ),
+        ),
+    ],
+)
+def test_what_is_wrong_with_flags_of_the_router(
+    router: Catalogue, flags: dict[str, Any], code: str, message: str, hint: str | None
+) -> None:
+    problem = only(router, flags)
+    assert (problem.code, problem.message, problem.hint) == (code, message, hint)
+
+
+def test_the_vendors_build_of_the_router_adds_grouped_routing(router: Catalogue) -> None:
+    build = catalogue("kunpeng", ROUTER)
+    assert set(build.flags) - set(router.flags) == {"prefill-short-count", "prefill-length-threshold"}
+    assert words(build, {"prefill-short-count": 1}) == ["--prefill-short-count", "1"]
 
 
 def test_the_fork_adds_to_its_base(stock: Catalogue, fork: Catalogue) -> None:
-    assert not stock.rank_launch
-    assert fork.rank_launch
     assert fork.check({"enable-dp-mlp": True, "attention-backend": "kunpeng_cpu"}, PATH)[1] == ()
     assert only(stock, {"enable-dp-mlp": True}).code == "flag-unknown"
     assert only(stock, {"attention-backend": "kunpeng_cpu"}).code == "flag-choice"
