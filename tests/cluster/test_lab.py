@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import netns
-from tests.kit.hosts import Lab
+from tests.kit.hosts import CHECKOUT, Lab
 from tests.kit.labhost import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -94,6 +95,28 @@ def test_nothing_outlives_its_power_supply(unguarded: list[Lab]) -> None:
     wait_until(lambda: len(lab.leaks()) == 1, "only the folder to be left")
     lab.destroy()
     assert lab.leaks() == []
+
+
+MAKER = """
+import sys
+from tests.kit.hosts import Lab
+lab = Lab.create(2)
+print(lab.folder, lab.power_pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_nothing_outlives_the_killing_of_its_maker() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKER], cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as maker:
+        assert maker.stdout is not None
+        folder, power = maker.stdout.readline().split()
+        namespaces = netns.identities(int(power))
+        assert netns.inhabitants(namespaces)
+        maker.kill()
+    wait_until(lambda: not Path(folder).exists(), "the lab's folder to be gone")
+    wait_until(lambda: not netns.inhabitants(namespaces), "the lab's processes to be gone")
 
 
 def test_power_cable_and_sshd_can_fail_and_be_mended(lab: Lab) -> None:

@@ -98,6 +98,7 @@ class Lab:
         etc_hosts = "127.0.0.1 localhost\n" + "".join(f"{v4} {name}\n" for name, v4, _ in rows)
         config = client.sshd_config(max_startups, sshd)
         settings = {
+            "folder": str(folder),
             "address": "10.77.0.254/24",
             "address6": "fd77::fe/64",
             "nic": nic,

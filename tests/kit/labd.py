@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -276,6 +277,7 @@ def main() -> None:
     finally:
         if power is not None:
             power.off()
+        shutil.rmtree(settings["folder"], ignore_errors=True)  # whoever made it may have been killed
 
 
 if __name__ == "__main__":
