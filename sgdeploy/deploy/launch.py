@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from sgdeploy.deploy.events import HostState, Tell
 from sgdeploy.deploy.fleet import Answers, Fleet, Refusal
@@ -17,44 +18,60 @@ START_SILENCE = 60.0
 """Longest time a host may take from one start to the next: hugepage writes of some GB are slow on a busy node."""
 
 
-async def launch(fleet: Fleet, plan: Plan, owner: Owner, values: Mapping[str, str], tell: Tell) -> Answers:
-    """Start every process of the plan, all hosts at once, each host's processes in plan order.
+@dataclass(frozen=True)
+class Launch:
+    """One bring-up's starts: all of them carry one launch id, so that a later stage adds to the same records.
 
-    A host on which a start fails has already cleaned itself up when it says so; the others are the caller's to stop.
-
-    Args:
+    Attributes:
         fleet: one open session per host of the plan.
-        plan: what to start.
+        plan: what is started.
         owner: who starts it.
-        values: the value of each secret variable.
-        tell: hears each host that has started all of its processes.
+        secrets: the value of each secret variable.
+        tell: hears each host that has started its processes of a stage.
+        id: of this launch.
     """
-    launch_id = random.token_hex(8)
-    results: dict[str, Json] = {}
-    refusals: dict[str, Refusal] = {}
 
-    async def one(host: PlanHost) -> None:
-        head = {"id": launch_id, "deployment": plan.name, "host": host.host, "digest": plan.digest}
+    fleet: Fleet
+    plan: Plan
+    owner: Owner
+    secrets: Mapping[str, str] = field(repr=False)
+    tell: Tell
+    id: str = field(default_factory=lambda: random.token_hex(8))
+
+    async def start(self, processes: Collection[Process]) -> Answers:
+        """Start some processes of the plan: all hosts at once, each host's processes in plan order.
+
+        A host on which a start fails has already cleaned itself up when it says so; the others are the caller's to
+        stop.
+        """
+        results: dict[str, Json] = {}
+        refusals: dict[str, Refusal] = {}
+
+        async def one(host: PlanHost) -> None:
+            try:
+                results[host.host] = await self._start_on(host, [p for p in processes if p.host == host.host])
+            except (NodeError, LostHostError) as refusal:
+                refusals[host.host] = refusal
+
+        names = {process.host for process in processes}
+        await asyncio.gather(*(one(host) for host in self.plan.hosts if host.host in names))
+        return Answers(results, refusals)
+
+    async def _start_on(self, host: PlanHost, processes: Collection[Process]) -> Json:
+        head = {"id": self.id, "deployment": self.plan.name, "host": host.host, "digest": self.plan.digest}
         arguments: Json = {
             "run_dir": host.run_dir,
-            "launch": {**head, "owner": owner.to_json()},
+            "launch": {**head, "owner": self.owner.to_json()},
             "sysfs_root": host.sysfs_root,
             "modules": [module.model_dump(mode="json") for module in host.modules],
             "hugepages": [pages.model_dump(mode="json") for pages in host.hugepages],
-            "processes": [_process(process, values) for process in plan.on_host(host.host)],
+            "processes": [_process(process, self.secrets) for process in processes],
         }
         started = 0
-        try:
-            async for event in fleet.sessions[host.host].stream("start", arguments, silence=START_SILENCE):
-                started += "started" in event
-        except (NodeError, LostHostError) as refusal:
-            refusals[host.host] = refusal
-            return
-        results[host.host] = {"started": started}
-        tell(HostState(host.host, "started", f"{started} process{'es' if started != 1 else ''}"))
-
-    await asyncio.gather(*(one(host) for host in plan.hosts))
-    return Answers(results, refusals)
+        async for event in self.fleet.sessions[host.host].stream("start", arguments, silence=START_SILENCE):
+            started += "started" in event
+        self.tell(HostState(host.host, "started", f"{started} process{'es' if started != 1 else ''}"))
+        return {"started": started}
 
 
 def _process(process: Process, values: Mapping[str, str]) -> Json:

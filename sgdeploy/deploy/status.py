@@ -59,6 +59,7 @@ async def _look(fleet: Fleet, plan: Plan, hosts: Collection[str]) -> Watch:
     """Listen to the hosts that have something on record; the others have nothing to say."""
     there = Fleet({name: fleet.sessions[name] for name in hosts})
     async with watching(there, plan, _silent) as watch:
+        watch.started(process for process in plan.processes if process.host in hosts)
         await watch.observe_for(LOOK if hosts else 0.0)
     return watch
 

@@ -14,20 +14,21 @@ from contextlib import asynccontextmanager
 from sgdeploy.deploy.completion import NoCompletionError, complete
 from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
-from sgdeploy.deploy.launch import launch
+from sgdeploy.deploy.launch import Launch
 from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, refuse_if_running, require
 from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.stop import Stopped, Stopper
-from sgdeploy.deploy.watch import watching
+from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
-from sgdeploy.plan.model import Plan
+from sgdeploy.plan.model import Plan, Process
 from sgdeploy.remote.base import Connector
 
-STEPS = 6
 HOLD = 2.0
 """Seconds that ``up --no-wait`` looks on, so that an instant crash is not called a start."""
+
+NOTHING_LEFT = "run folders that were written are put away again"
 
 FAILED_GRACE = 5.0
 """Seconds for the leaders of a failed bring-up to leave: there is nothing to drain."""
@@ -44,7 +45,7 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
     begin = time.monotonic()
     check_secrets(plan, options.secrets)
     try:
-        tell(Step(1, STEPS, f"connect to {_count(len(plan.hosts), 'host')}"))
+        tell(Step(1, _steps(plan, options), f"connect to {_count(len(plan.hosts), 'host')}"))
         fleet = await open_fleet(connector, plan.hosts)
         for name in fleet.sessions:
             tell(HostState(name, "connected"))
@@ -54,8 +55,7 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
             tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", run.seconds))
             return
         async with locked(fleet, plan.lead_host, options.owner):
-            await run.start()
-            await run.wait()
+            await run.bring_up()
     finally:
         await connector.close_all()
 
@@ -69,45 +69,58 @@ class _Run:
         self.tell = tell
         self.options = options
         self._begin = begin
+        self._number = 1
+        self._launched = False
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
 
+    def _step(self, title: str) -> None:
+        self._number += 1
+        self.tell(Step(self._number, _steps(self.plan, self.options), title))
+
     async def check(self) -> None:
         """Facts, preflight and records; nothing is changed."""
-        self.tell(Step(2, STEPS, "look at the hosts"))
+        self._step("look at the hosts")
         await self.fleet.compare_clocks()
         refuse_if_running(self.plan, await read_records(self.fleet))
         await preflight(self.fleet, self.plan, self.tell)
 
-    async def start(self) -> None:
-        """Push everything, then start everything; on any failure clean up before raising."""
+    async def bring_up(self) -> None:
+        """Push everything, start stage after stage, prove that it serves; on any failure clean up before raising."""
         records = await read_records(self.fleet)
         refuse_if_running(self.plan, records)
         await clear_stale(self.fleet, records, self.tell)
-        self.tell(Step(3, STEPS, "write run folders and scripts"))
+        self._step("write run folders and scripts")
         async with self._undone_on_failure():
             require(await push(self.fleet, self.plan), "writing the run folder")
-            self.tell(Step(4, STEPS, f"start {_count(len(self.plan.processes), 'process', 'processes')}"))
-            answers = await launch(self.fleet, self.plan, self.options.owner, self.options.secrets, self.tell)
-            require(answers, "starting", "what was started elsewhere is stopped again")
+            async with watching(self.fleet, self.plan, self.tell) as watch:
+                launch = Launch(self.fleet, self.plan, self.options.owner, self.options.secrets, self.tell)
+                for units in self.plan.stages:
+                    await self._stage(launch, watch, self.plan.of_units(units))
+                await self._conclude(watch)
 
-    async def wait(self) -> None:
-        """Watch every rank until the deployment is ready, then prove it by a completion."""
-        async with self._undone_on_failure(), watching(self.fleet, self.plan, self.tell) as watch:
-            if not self.options.wait:
-                await watch.hold(HOLD)
-                hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
-                self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
-                return
-            self.tell(Step(5, STEPS, "wait for every rank"))
-            timeout = self.options.timeout or self.plan.limits.timeout
-            await watch.until_ready(limit=timeout, stall=self.plan.limits.stall)
-            self.tell(Step(6, STEPS, "one completion through the front door"))
-            await watch.guard(self._prove())
-            door = self.plan.front_door
-            self.tell(Outcome("ready", f"{self.plan.name} serves at http://{door.address}:{door.port}", self.seconds))
+    async def _stage(self, launch: Launch, watch: Watch, processes: tuple[Process, ...]) -> None:
+        self._step(f"start {_count(len(processes), 'process', 'processes')}{_which(processes)}")
+        self._launched = True
+        require(await launch.start(processes), "starting", "what was started elsewhere is stopped again")
+        watch.started(processes)
+        if self.options.wait:
+            self._step(f"wait for every rank{_which(processes)}")
+            limit = self.options.timeout or self.plan.limits.timeout
+            await watch.until_ready(processes, limit=limit, stall=self.plan.limits.stall)
+
+    async def _conclude(self, watch: Watch) -> None:
+        if not self.options.wait:
+            await watch.hold(HOLD)
+            hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
+            self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
+            return
+        self._step("one completion through the front door")
+        await watch.guard(self._prove())
+        door = self.plan.front_door
+        self.tell(Outcome("ready", f"{self.plan.name} serves at http://{door.address}:{door.port}", self.seconds))
 
     async def _prove(self) -> None:
         door = self.plan.front_door
@@ -127,6 +140,9 @@ class _Run:
         try:
             yield
         except asyncio.CancelledError as cancelled:
+            if not self._launched:
+                await asyncio.shield(self._undo())
+                raise CancelledRunError("interrupted before anything was started", hint=NOTHING_LEFT) from cancelled
             raise CancelledRunError(
                 "interrupted; what was started keeps running and is on record",
                 hint=f"`sgdeploy status {self.plan.name}` shows it, `sgdeploy down {self.plan.name}` stops it",
@@ -161,3 +177,16 @@ class _Run:
 
 def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _steps(plan: Plan, options: UpOptions) -> int:
+    """Count the numbered steps: connect, look, write, each stage's start and wait, the completion."""
+    if options.dry_run:
+        return 2
+    return 4 + 2 * len(plan.stages) if options.wait else 3 + len(plan.stages)
+
+
+def _which(processes: tuple[Process, ...]) -> str:
+    """Name the units of a stage, except the only one of a native deployment."""
+    units = list(dict.fromkeys(process.unit for process in processes))
+    return "" if units == ["native"] else f" of {', '.join(units)}"

@@ -16,7 +16,7 @@ from sgdeploy.errors import RemoteError, SgdeployError, StartupError, WaitTimeou
 from sgdeploy.health.deployment import DeploymentHealth
 from sgdeploy.health.states import Observation, Transition
 from sgdeploy.health.verdict import Failed, Ready, TimedOut, Verdict, Waiting
-from sgdeploy.plan.model import Limits, Plan, PlanHost
+from sgdeploy.plan.model import Limits, Plan, PlanHost, Process
 from sgdeploy.remote.base import Json, LostHostError, NodeError, NodeSession
 
 INTERVAL = 0.2
@@ -43,7 +43,7 @@ def watch_request(plan: Plan, host: PlanHost, interval: float = INTERVAL) -> Jso
     processes = list(plan.on_host(host.host))
     return {
         "run_dir": host.run_dir,
-        "ids": [process.id for process in processes],
+        "ids": None,  # whatever is on record there, also what later stages start
         "milestones": {p.id: sets[p.health.milestones].wire() for p in processes if p.health.milestones},
         "http": {
             p.id: {"address": p.address, "port": p.listens["http"], "path": p.health.http, "headers": {}}
@@ -74,7 +74,7 @@ class Watch:
         self._tasks: list[asyncio.Task[None]] = []
         now = time.monotonic()
         self._memory = _Memory(now)
-        self.health, _ = DeploymentHealth.begin(plan, now).started([p.id for p in plan.processes], now)
+        self.health = DeploymentHealth.begin(plan, now)
 
     def begin(self) -> None:
         """Begin to watch every host of the plan that is open."""
@@ -98,10 +98,17 @@ class Watch:
         except (LostHostError, NodeError) as error:
             self._queue.put_nowait((host.host, error))
 
-    async def until_ready(self, *, limit: float, stall: float) -> None:
-        """Wait until every process is ready.
+    def started(self, processes: Iterable[Process]) -> None:
+        """Note that these processes were started; from now on they are waited for."""
+        now = time.monotonic()
+        self.health, transitions = self.health.started([process.id for process in processes], now)
+        self._report(transitions, now)
+
+    async def until_ready(self, processes: Iterable[Process], *, limit: float, stall: float) -> None:
+        """Wait until these processes are ready.
 
         Args:
+            processes: who is waited for; a failure of any other process counts as well.
             limit: overall limit, seconds.
             stall: limit without progress on any process, seconds.
 
@@ -111,9 +118,10 @@ class Watch:
             WaitTimeoutError: one of the two clocks ran out.
         """
         limits = Limits(timeout=limit, stall=stall, grace=self._plan.limits.grace)
+        ids = [process.id for process in processes]
         while True:
             verdict = self.health.verdict(time.monotonic(), limits)
-            if isinstance(verdict, Ready):
+            if self.health.ready(ids) and not isinstance(verdict, Failed):
                 return
             if isinstance(verdict, TimedOut):
                 hint = "`--timeout` or `health:` in the profile raises the limit; `--keep` leaves it running for a look"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -253,6 +253,10 @@ class Plan(Frozen):
     def on_host(self, host: str) -> Iterator[Process]:
         """Yield the processes of one host in plan order."""
         return (process for process in self.processes if process.host == host)
+
+    def of_units(self, units: Collection[str]) -> tuple[Process, ...]:
+        """Give the processes of some units (``prefill/short``, ``router``) in plan order."""
+        return tuple(process for process in self.processes if process.unit in units)
 
     @property
     def leaders(self) -> tuple[Process, ...]:

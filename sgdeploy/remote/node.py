@@ -399,6 +399,13 @@ class Folder:
         """Read all records, in order of their names."""
         return [record for record in map(read_json, self._listed("processes")) if record is not None]
 
+    def records_stamp(self) -> int:
+        """Give a number that changes whenever a record is written or removed."""
+        try:
+            return (self.path / "processes").stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def keepers(self) -> list[Json]:
         """Read what the keepers of this folder wrote about themselves; what a power cut damaged vouches for nothing."""
         return [keeper for keeper in map(read_intact, self._listed("keepers")) if keeper is not None]
@@ -1750,7 +1757,7 @@ class Watch:
     """Looks at all processes of a folder again and again, and tells what changed."""
 
     HEARTBEAT, RELOAD, COUNT = 2.0, 1.0, 2.0
-    """Seconds between heartbeats, looks for new records, and counts of descendants (at the most often)."""
+    """Seconds between heartbeats, looks for records (a new one is seen at once), counts of descendants."""
     READ_SHARE = 0.02
     """Seconds per look that one log with a backlog may take."""
 
@@ -1771,12 +1778,14 @@ class Watch:
         """Go on until cancelled."""
         begin = time.monotonic()
         beat, reload, count = begin, begin, begin
+        known = -1
         try:
             while not self._call.cancelled.is_set():
                 now = time.monotonic()
-                if now >= reload:
+                stamp = self._folder.records_stamp()
+                if stamp != known or now >= reload:
                     self._reload()
-                    reload = now + self.RELOAD
+                    known, reload = stamp, now + self.RELOAD
                 if now >= count:
                     self._count()
                     # On a host with very many processes the count itself must stay below a hundredth of the time.

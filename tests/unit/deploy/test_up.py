@@ -31,12 +31,12 @@ async def test_a_healthy_cluster_comes_up_and_proves_it() -> None:
     assert [op for op in hosts.nodes["h1"].ops() if op not in {"records", "ping"}] == [
         "lock",
         "prepare",
-        "start",
         "watch",
+        "start",
         "complete",
         "unlock",
     ]
-    assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "ping"}] == ["prepare", "start", "watch"]
+    assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "ping"}] == ["prepare", "watch", "start"]
     assert isinstance(heard.events[-1], Outcome)
     assert heard.events[-1].outcome == "ready"
     assert [event.tokens for event in heard.events if isinstance(event, Completion)] == [3]
