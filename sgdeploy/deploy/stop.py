@@ -19,6 +19,10 @@ from sgdeploy.remote.base import Json
 FOLLOW_GRACE = 8.0
 """Seconds for followers to leave after their leader did (the real engine: 6 to 8 s after TERM to the leader)."""
 
+LAST = "prefill"
+ORDER: tuple[tuple[str, ...], ...] = (("router",), ("tokenizer",), ("decode",), (LAST, "native"))
+"""Roles in the order in which they stop: no new request comes in, what is under way is finished, then the rest."""
+
 TERM_GRACE = 3.0
 """Seconds between TERM to a group and KILL."""
 
@@ -65,17 +69,23 @@ class Stopper:
             now: no drain, KILL at once.
         """
         stopped = Stopped()
-        left = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
-        for host, ids in left.items():
+        everything = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
+        for host, ids in everything.items():
             self._tell(HostState(host, "stopping", f"{len(ids)} processes"))
+        roles = {process.id: process.role for process in self._plan.processes}
+        for group in ORDER:
+            left = {host: [i for i in ids if roles.get(i, LAST) in group] for host, ids in everything.items()}
+            await self._stop_group({host: ids for host, ids in left.items() if ids}, stopped, grace=grace, now=now)
+        return stopped
+
+    async def _stop_group(self, left: dict[str, list[str]], stopped: Stopped, *, grace: float, now: bool) -> None:
         if not now:
             left = await self._leaders_first(left, grace, stopped)
             left = await self._pass(left, "group", "TERM", TERM_GRACE, stopped)
-        left = await self._pass(left, "tree", "KILL", KILL_GRACE, stopped)
-        return stopped
+        await self._pass(left, "tree", "KILL", KILL_GRACE, stopped)
 
     async def _leaders_first(self, left: dict[str, list[str]], grace: float, stopped: Stopped) -> dict[str, list[str]]:
-        leaders = {process.id for process in self._plan.leaders}
+        leaders = {process.id for process in self._plan.processes if process.leader or process.node_rank is None}
         first = {host: [i for i in ids if i in leaders] for host, ids in left.items()}
         first = {host: ids for host, ids in first.items() if ids}
         if not first:

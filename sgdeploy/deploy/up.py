@@ -19,6 +19,7 @@ from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, refuse_if_running, require
 from sgdeploy.deploy.records import read_records
+from sgdeploy.deploy.router import workers_counted
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
@@ -117,6 +118,8 @@ class _Run:
             hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
             self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
             return
+        for router in (process for process in self.plan.processes if process.role == "router"):
+            await watch.guard(workers_counted(self.fleet, router, self.tell))
         self._step("one completion through the front door")
         await watch.guard(self._prove())
         door = self.plan.front_door

@@ -1910,6 +1910,24 @@ def op_complete(call: Call) -> Json:
     return {"status": answer["code"], "tokens": tokens, "text": text, "seconds": taken, "error": error}
 
 
+def op_http(call: Call) -> Json:
+    """Ask one question over HTTP on this host (a router's workers, an engine's own view); never raises."""
+    seconds = float(call.get("timeout", 10.0))
+    body = call.get("body")
+    headers = {"Content-Type": "application/json"}
+    if call.get("api_key"):
+        headers["Authorization"] = "Bearer " + call["api_key"]
+    data = None if body is None else json.dumps(body).encode()
+    ask = partial(
+        http_request, call["address"], call["port"], call.get("method", "GET"), call["path"], headers, data, seconds
+    )
+    try:
+        answer = Later(ask).wait(seconds + 1.0)
+    except OpError:
+        answer = {"code": None, "body": b"", "error": "timeout"}
+    return {"status": answer["code"], "body": answer["body"].decode("utf-8", "replace"), "error": answer["error"]}
+
+
 def read_completion(body: bytes) -> tuple[str, int, str | None]:
     """Take text and number of tokens out of an answer; the text is counted where the server did not count."""
     try:
@@ -2180,6 +2198,7 @@ class Server:
             "clear": self._alone(op_clear),
             "logs": op_logs,
             "complete": op_complete,
+            "http": op_http,
             "audit": op_audit,
         }
 

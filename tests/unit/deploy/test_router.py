@@ -1,0 +1,95 @@
+"""The router's view of its workers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sgdeploy.deploy import router as router_module
+from sgdeploy.deploy.events import Note
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.router import Worker, missing_workers, planned_workers, workers_counted
+from sgdeploy.errors import StartupError
+from sgdeploy.plan.model import PlanHost, Process
+from tests.unit.deploy.fakes import FakeNode, Heard
+
+WORDS = (
+    "python -m sglang_router.launch_router --pd-disaggregation --prefill http://10.0.0.1:30000 9001 "
+    "--prefill http://10.0.0.2:30000 --decode http://10.0.0.3:30000 --policy cache_aware --host 10.0.0.9"
+)
+ROUTER = Process(
+    id="d/router",
+    role="router",
+    host="gw",
+    address="10.0.0.9",
+    argv=tuple(WORDS.split()),
+    listens={"http": 30000},
+    log="r.log",
+)
+PLANNED = (
+    Worker("http://10.0.0.1:30000", "prefill", 9001),
+    Worker("http://10.0.0.2:30000", "prefill"),
+    Worker("http://10.0.0.3:30000", "decode"),
+)
+
+
+def answer(**healthy: bool) -> dict[str, Any]:
+    rows = [{"url": f"http://10.0.0.{n[1:]}:30000", "is_healthy": well} for n, well in healthy.items()]
+    return {"workers": rows, "total": len(rows)}
+
+
+def test_what_the_router_was_told_is_what_it_must_count() -> None:
+    assert planned_workers(ROUTER) == PLANNED
+
+
+def test_a_worker_counts_only_when_it_is_listed_and_healthy() -> None:
+    assert missing_workers(PLANNED, answer(w1=True, w2=True, w3=True)) == {}
+    assert missing_workers(PLANNED, answer(w1=True, w3=False)) == {
+        PLANNED[1]: "not registered",
+        PLANNED[2]: "registered, but not healthy",
+    }
+    assert len(missing_workers(PLANNED, {})) == 3
+
+
+class RouterNode(FakeNode):
+    """A host whose router knows a worker once it was added, or never."""
+
+    def __init__(self, known: dict[str, bool], *, takes: bool) -> None:
+        """Take what the router knows, and whether it takes more."""
+        super().__init__(PlanHost(host="gw", address="10.0.0.9", ssh="gw", run_dir="/run/d/gw"))
+        self.known, self.takes = known, takes
+        self.added: list[dict[str, Any]] = []
+
+    def _http(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments["method"] == "POST":
+            self.added.append(arguments["body"])
+            if self.takes:
+                self.known["w" + arguments["body"]["url"].split(":")[1].rpartition(".")[2]] = True
+            return {"status": 202, "body": "{}", "error": None}
+        return {"status": 200, "body": json.dumps(answer(**self.known)), "error": None}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router_module, "PAUSE", 0.01)
+    monkeypatch.setattr(router_module, "LATE", 0.05)
+    monkeypatch.setattr(router_module, "LIMIT", 0.2)
+
+
+async def test_a_worker_that_the_router_gave_up_is_added() -> None:
+    node, heard = RouterNode({"w2": True, "w3": True}, takes=True), Heard()
+    await workers_counted(Fleet({"gw": node}), ROUTER, heard)
+    assert node.added == [{"url": "http://10.0.0.1:30000", "worker_type": "prefill", "bootstrap_port": 9001}]
+    assert [event.message for event in heard.events if isinstance(event, Note)] == [
+        "the router does not know http://10.0.0.1:30000: it is added"
+    ]
+
+
+async def test_a_router_that_never_counts_a_worker_fails_with_its_name() -> None:
+    node = RouterNode({"w1": True, "w2": False, "w3": True}, takes=False)
+    with pytest.raises(StartupError) as caught:
+        await workers_counted(Fleet({"gw": node}), ROUTER, Heard())
+    assert "prefill http://10.0.0.2:30000: registered, but not healthy" in caught.value.faults[0].reason
+    assert caught.value.faults[0].process == "d/router"
