@@ -38,7 +38,7 @@ def test_sixteen_hosts_are_made_in_three_seconds(unguarded: list[Lab]) -> None:
 def test_a_host_has_its_own_name_network_processes_and_boot(lab: Lab) -> None:
     first, second, _ = lab.hosts
     assert [host.run(["hostname"]).stdout.strip() for host in lab.hosts] == ["n01", "n02", "n03"]
-    assert f" {first.address}/24 " in first.run(["ip", "-br", "addr", "show", "eth0"]).stdout
+    assert f" {first.address}/16 " in first.run(["ip", "-br", "addr", "show", "eth0"]).stdout
     assert {proc.inner_pid for proc in first.processes()} >= {1}
     assert len(first.processes()) == 2
     boot = ["cat", "/proc/sys/kernel/random/boot_id"]
@@ -65,7 +65,7 @@ def test_the_network_of_this_machine_stays_as_it_is(lab: Lab) -> None:
     assert "10.77.0." not in links_and_routes()
     assert "fd77:" not in links_and_routes()
     with lab.inside():
-        assert "10.77.0.0/24 dev lab" in links_and_routes()
+        assert "10.77.0.0/16 dev lab" in links_and_routes()
         assert netns.identity("thread-self", "net") != own
         socket.create_connection((lab.hosts[0].address, 22), timeout=5).close()
     assert netns.identity("thread-self", "net") == own

@@ -44,6 +44,12 @@ def _openssh_version() -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
+def address(number: int) -> str:
+    """Give the IPv4 address of the host of that number, from 1 on: 250 of them in each 10.77.N.0/24."""
+    block, last = divmod(number - 1, 250)
+    return f"10.77.{block}.{last + 1}"
+
+
 def sshd_config(max_startups: str, extra: str) -> str:
     """Write the configuration of sshd."""
     lines = [

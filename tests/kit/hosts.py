@@ -79,7 +79,7 @@ class Lab:
         """Make hosts ``n01``, ``n02``, … and wait until their sshd listens.
 
         Args:
-            count: 1 to 250.
+            count: 1 to 1000; a bridge of the kernel takes 1023 cables.
             prefix: of the host names.
             disk: size of a host's disk, as tmpfs takes it.
             shm: size of its /dev/shm.
@@ -92,15 +92,15 @@ class Lab:
         """
         folder = Path(tempfile.mkdtemp(prefix="sgdeploy-lab-"))
         width = max(2, len(str(count)))
-        rows = [(f"{prefix}{i:0{width}}", f"10.77.0.{i}", f"fd77::{i:x}") for i in range(1, count + 1)]
+        rows = [(f"{prefix}{i:0{width}}", client.address(i), f"fd77::{i:x}") for i in range(1, count + 1)]
         key = client.key_pair("client")
         client.write_home(folder / "home", key, rows)
         etc_hosts = "127.0.0.1 localhost\n" + "".join(f"{v4} {name}\n" for name, v4, _ in rows)
         config = client.sshd_config(max_startups, sshd)
         settings = {
             "folder": str(folder),
-            "address": "10.77.0.254/24",
-            "address6": "fd77::fe/64",
+            "address": "10.77.0.254/16",
+            "address6": "fd77::ffff/64",
             "nic": nic,
             "disk": disk,
             "shm": shm,
@@ -108,7 +108,7 @@ class Lab:
             "hosts": {
                 name: {
                     "name": name,
-                    "address": f"{v4}/24",
+                    "address": f"{v4}/16",
                     "address6": f"{v6}/64",
                     "files": client.host_files(name, key, config, etc_hosts),
                 }
