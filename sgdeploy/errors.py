@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from sgdeploy.words import plural
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -47,7 +49,7 @@ class ProfileError(SgdeployError):
         """Keep all problems; the message counts the errors among them."""
         self.problems = tuple(problems)
         count = sum(p.level == "error" for p in self.problems)
-        super().__init__(f"{count} error{'s' if count != 1 else ''}")
+        super().__init__(plural(count, "error"))
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,10 @@ def plan(desk: Desk, options: Options) -> None:
     if options.out is not None:
         from sgdeploy.cli.outdir import write_tree
         from sgdeploy.render.scripts import tree
+        from sgdeploy.words import plural
 
         count = write_tree(options.out, tree(target.plan))
-        console.line(f"{count} files written to {options.out}", written=count, folder=str(options.out))
+        console.line(f"{plural(count, 'file')} written to {options.out}", written=count, folder=str(options.out))
     elif options.host is not None:
         console.plan_of_host(target.plan, options.host)
     else:

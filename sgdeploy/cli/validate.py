@@ -32,8 +32,8 @@ def validate(desk: Desk, options: Options) -> None:
     Ends with 0 where all are fine (warnings count as fine), 2 where one is not.
     """
     from sgdeploy.cli.targets import compiled
-    from sgdeploy.console.text import plural
     from sgdeploy.errors import ProfileError
+    from sgdeploy.words import plural
 
     console = desk.open(options)
     code = 0

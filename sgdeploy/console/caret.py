@@ -8,8 +8,9 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from sgdeploy.console.text import clean, plural
+from sgdeploy.console.text import clean
 from sgdeploy.problems import Place, Problem
+from sgdeploy.words import plural
 
 _TAB = 8
 _WINDOW = 160  # characters of a source line that are shown; a longer line would wrap and part the caret from its word

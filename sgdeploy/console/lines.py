@@ -7,7 +7,7 @@ from functools import singledispatch
 from rich.text import Text
 
 from sgdeploy.console.live import STYLES, counted
-from sgdeploy.console.text import clean, duration, plural
+from sgdeploy.console.text import clean, duration
 from sgdeploy.deploy.events import (
     Completion,
     Event,
@@ -19,6 +19,7 @@ from sgdeploy.deploy.events import (
     RankState,
     Step,
 )
+from sgdeploy.words import plural
 
 
 @singledispatch

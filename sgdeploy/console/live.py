@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sgdeploy.console.board import STATES, Board, Rank
 from sgdeploy.console.text import clean, duration, grid
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -98,7 +99,7 @@ def _host_view(board: Board, now: float, width: int | None, room: int | None) ->
     head = [Text(title, "dim") for title in ("HOST", *map(str.upper, columns), "HOST STATE")]
     lines = grid([head, *([Text(clean(host)), *_cells(board, host, columns)] for host in hosts)], width=width)
     if len(hosts) < len(board.hosts):
-        lines.append(Text(f"… and {len(board.hosts) - len(hosts)} more hosts", "dim"))
+        lines.append(Text(f"… and {plural(len(board.hosts) - len(hosts), 'more host')}", "dim"))
     return lines + (_rank_table(laggards, now, width) if laggards else [])
 
 

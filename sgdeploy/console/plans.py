@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from sgdeploy.console.text import clean, duration, grid, plural, ranges, span
+from sgdeploy.console.text import clean, duration, grid, span
 from sgdeploy.plan.model import SecretRef
+from sgdeploy.words import number_list, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +41,8 @@ def host_lines(plan: Plan, host: PlanHost) -> list[Text]:
     for process in plan.on_host(host.host):
         lines += [Text(), *_command(process)]
         facts = [("listens", _ports(process)), ("connects", ", ".join(map("=".join, process.connects.items())))]
-        facts += [("cores", ranges(process.cores or ())), ("memory nodes", ranges(process.memory_nodes or ()))]
+        facts += [("cores", number_list(process.cores or ()))]
+        facts += [("memory nodes", number_list(process.memory_nodes or ()))]
         facts += [("hugepages", _pages(process.hugepages)), ("devices", ", ".join(process.devices))]
         facts += [("activate", ", ".join(process.activate)), ("folder", process.cwd or ""), ("log", process.log)]
         lines += grid([(key, clean(value)) for key, value in facts if value], indent=4)
@@ -69,7 +71,7 @@ def _head(plan: Plan) -> list[Text]:
     rows = [
         ("engine", clean(plan.engine_version)),
         ("digest", plan.digest),
-        ("front door", f"http://{clean(door.address)}:{door.port} (model {clean(door.model)}{key})"),
+        ("front door", f"{clean(door.url)} (model {clean(door.model)}{key})"),
         ("clocks", clocks),
     ]
     return [title, *grid(rows, indent=2)]
@@ -91,10 +93,11 @@ def _instances(plan: Plan) -> list[Text]:
 
 def _host_row(plan: Plan, host: PlanHost) -> Sequence[str]:
     processes = list(plan.on_host(host.host))
-    cores = ranges(core for process in processes for core in process.cores or ())
-    ports = ranges(port for process in processes for port in process.listens.values() if port is not None)
+    cores = [core for process in processes for core in process.cores or ()]
+    ports = [port for process in processes for port in process.listens.values() if port is not None]
     how = "local" if host.connection == "local" else clean(host.ssh)
-    return (clean(host.host), clean(host.address), how, str(len(processes)), cores or "any", ports)
+    where = number_list(cores, strides=True) or "any"
+    return (clean(host.host), clean(host.address), how, str(len(processes)), where, number_list(ports))
 
 
 def _preparation(plan: Plan) -> list[Text]:
@@ -136,7 +139,8 @@ def _pages(pages: Iterable[Hugepages]) -> str:
             others.append(f"{clean(page.path)} = {page.value}")
         else:
             groups.setdefault((clean(size), page.value), []).append(int(node))
-    return ", ".join([f"node {ranges(n)} {size} = {value}" for (size, value), n in groups.items()] + others)
+    nodes = [f"node {number_list(n, strides=True)} {size} = {value}" for (size, value), n in groups.items()]
+    return ", ".join([*nodes, *others])
 
 
 def _settings(process: Process) -> dict[str, str]:
@@ -162,7 +166,7 @@ def _environment(processes: Sequence[Process]) -> list[Text]:
 def _varying(values: Mapping[str, int], processes: int) -> str:
     first = next(iter(values))
     if len(values) == 1:
-        return f"{first}   (in {values[first]} of {processes} processes)"
+        return f"{first}   (in {values[first]} of {plural(processes, 'process')})"
     return f"{first} …   ({len(values)} values)"
 
 

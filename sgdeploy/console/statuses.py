@@ -10,7 +10,8 @@ from rich.text import Text
 from sgdeploy.console.board import STATES
 from sgdeploy.console.lines import short
 from sgdeploy.console.live import STYLES, counted
-from sgdeploy.console.text import clean, duration, grid, plural
+from sgdeploy.console.text import clean, duration, grid
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

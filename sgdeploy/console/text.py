@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, takewhile
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -80,12 +79,6 @@ def _line(row: Sequence[Text], widths: Sequence[int], width: int | None, indent:
     return line
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 host``, ``2 hosts``, ``3 processes``."""
-    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
-    return f"{count} {noun}{ending}"
-
-
 def duration(seconds: float) -> str:
     """``0.8 s`` below ten, ``35 s`` below two minutes, ``3m05s`` and ``1h02m`` above."""
     if seconds < _EXACT:
@@ -96,26 +89,6 @@ def duration(seconds: float) -> str:
     if minutes < _MINUTE:
         return f"{minutes}m{rest:02d}s"
     return f"{minutes // _MINUTE}h{minutes % _MINUTE:02d}m"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Write a set of numbers as taskset does: ``0-3,8``, with a stride where steps are even: ``20-590:38``."""
-    parts: list[str] = []
-    rest = sorted(set(numbers))
-    while rest:
-        length = _even(rest)
-        first, last = rest[0], rest[length - 1]
-        stride = (last - first) // (length - 1) if length > 1 else 1
-        parts.append(str(first) if length == 1 else f"{first}-{last}" + (f":{stride}" if stride > 1 else ""))
-        rest = rest[length:]
-    return ",".join(parts)
-
-
-def _even(numbers: Sequence[int]) -> int:
-    """Count how many of a sorted sequence's first numbers are evenly spaced; two make a run only as neighbours."""
-    steps = [later - earlier for earlier, later in pairwise(numbers)]
-    alike = len(list(takewhile(lambda step: step == steps[0], steps)))
-    return alike + 1 if alike > 1 or steps[:1] == [1] else 1
 
 
 def span(names: Sequence[str]) -> str:

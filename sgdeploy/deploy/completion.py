@@ -76,7 +76,7 @@ async def complete(fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], *,
         last = _wrong(answer)
         if answer["status"] not in RETRIED:
             break
-    raise NoCompletionError(f"{door.address}:{door.port}/v1/completions {last}")
+    raise NoCompletionError(f"{door.url}/v1/completions {last}")
 
 
 def _wrong(answer: Json) -> str:

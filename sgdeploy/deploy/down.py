@@ -19,6 +19,7 @@ from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
+from sgdeploy.words import plural
 
 STEPS = 3
 
@@ -34,7 +35,7 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
     """
     begin = time.monotonic()
     try:
-        tell(Step(1, STEPS, f"connect to {len(plan.hosts)} host{'s' if len(plan.hosts) != 1 else ''}"))
+        tell(Step(1, STEPS, f"connect to {plural(len(plan.hosts), 'host')}"))
         run = _Run(plan, connector, tell, options)
         await run.connect()
         async with AsyncExitStack() as stack:
@@ -90,7 +91,7 @@ class _Run:
         if not touched:
             return False
         living = sum(1 for _ in records.living)
-        self._tell(Step(2, STEPS, f"stop {living} process{'es' if living != 1 else ''} on {len(touched)} host(s)"))
+        self._tell(Step(2, STEPS, f"stop {plural(living, 'process')} on {plural(len(touched), 'host')}"))
         plans = records.plans or (self._plan,)
         plan_of = {name: records.hosts[name].plan or plans[0] for name in touched}
         for plan in plans:
@@ -130,7 +131,7 @@ class _Run:
             return
         where = len({*faults, *(item.host for item in self._stopped.leftovers)})
         raise LeftoverError(
-            f"{self._plan.name}: not proven gone on {where} host{'s' if where != 1 else ''}; their records are kept",
+            f"{self._plan.name}: not proven gone on {plural(where, 'host')}; their records are kept",
             self._stopped.leftovers,
             tuple(faults.values()),
             hint=f"mend what is named and run `sgdeploy down {self._plan.name}` again",

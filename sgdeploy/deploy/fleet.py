@@ -11,6 +11,7 @@ from typing import TypeAlias
 from sgdeploy.errors import HostFault, RemoteError
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession
+from sgdeploy.words import plural
 
 SAME_CLOCK = 0.5
 """Seconds by which two clocks may seem to differ and still count as one."""
@@ -110,7 +111,7 @@ async def open_fleet(connector: Connector, hosts: Iterable[PlanHost]) -> Fleet:
     if opened.faults:
         count = len(opened.faults)
         raise RemoteError(
-            f"{count} of {len(wanted)} host{'s' if len(wanted) != 1 else ''} could not be reached",
+            f"{count} of {plural(len(wanted), 'host')} could not be reached",
             opened.faults,
             hint="nothing was changed on any host",
         )

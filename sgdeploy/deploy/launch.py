@@ -13,6 +13,7 @@ from sgdeploy.deploy.fleet import Answers, Fleet, Refusal
 from sgdeploy.deploy.options import Owner
 from sgdeploy.plan.model import Plan, PlanHost, Process, SecretRef
 from sgdeploy.remote.base import Json, LostHostError, NodeError
+from sgdeploy.words import plural
 
 START_SILENCE = 60.0
 """Longest time a host may take from one start to the next: hugepage writes of some GB are slow on a busy node."""
@@ -70,7 +71,7 @@ class Launch:
         started = 0
         async for event in self.fleet.sessions[host.host].stream("start", arguments, silence=START_SILENCE):
             started += "started" in event
-        self.tell(HostState(host.host, "started", f"{started} process{'es' if started != 1 else ''}"))
+        self.tell(HostState(host.host, "started", plural(started, "process")))
         return {"started": started}
 
 

@@ -17,6 +17,7 @@ from sgdeploy.paths import package_file
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json, LostHostError
 from sgdeploy.render.scripts import process_script
+from sgdeploy.words import plural
 
 NOTHING_CHANGED = "nothing was changed on any host"
 
@@ -36,7 +37,7 @@ def require(answers: Answers, doing: str, hint: str = NOTHING_CHANGED) -> None:
     lost = any(isinstance(refusal, LostHostError) for refusal in answers.refusals.values())
     kind = RemoteError if lost else PreflightError
     count = len(answers.refusals)
-    raise kind(f"{doing} failed on {count} host{'s' if count != 1 else ''}", answers.faults, hint=hint)
+    raise kind(f"{doing} failed on {plural(count, 'host')}", answers.faults, hint=hint)
 
 
 async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
@@ -63,7 +64,7 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
     if errors:
         hosts = {finding.host for finding in errors}
         raise PreflightError(
-            f"{len(errors)} problem{'s' if len(errors) != 1 else ''} on {len(hosts)} of {len(plan.hosts)} hosts",
+            f"{plural(len(errors), 'problem')} on {len(hosts)} of {plural(len(plan.hosts), 'host')}",
             [HostFault(finding.host, finding.message, finding.hint) for finding in errors],
             hint=NOTHING_CHANGED,
         )
@@ -80,7 +81,7 @@ def refuse_if_running(plan: Plan, records: Records) -> None:
     """
     if records.refusals:
         raise RemoteError(
-            f"{len(records.refusals)} host(s) did not give their records",
+            f"{plural(len(records.refusals), 'host')} did not give their records",
             records.faults,
             hint=NOTHING_CHANGED,
         )
@@ -90,7 +91,7 @@ def refuse_if_running(plan: Plan, records: Records) -> None:
     hosts = sorted({process.host for process in living})
     shown = ", ".join(hosts[:SHOWN]) + (" …" if len(hosts) > SHOWN else "")
     raise StateError(
-        f"{plan.name}: {len(living)} of its processes already run on {len(hosts)} host(s) ({shown})",
+        f"{plan.name}: {len(living)} of its processes already run on {plural(len(hosts), 'host')} ({shown})",
         hint=f"look at them with `sgdeploy status {plan.name}`, or stop them first with `sgdeploy down {plan.name}`",
     )
 
@@ -144,7 +145,7 @@ def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:
     missing = [name for name in plan.secret_names if not secrets.get(name)]
     if missing:
         raise PreflightError(
-            f"{len(missing)} secret{'s have' if len(missing) > 1 else ' has'} no value",
+            f"{plural(len(missing), 'secret')} without a value",
             [
                 HostFault("this machine", f"the environment variable {name} is not set", f"export {name}=…")
                 for name in missing

@@ -111,7 +111,7 @@ def _report(
         unreachable=dict(unreachable),
         locked_by=owner,
         processes=rows,
-        front_door=f"http://{running.front_door.address}:{running.front_door.port}",
+        front_door=running.front_door.url,
     )
 
 

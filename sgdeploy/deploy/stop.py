@@ -15,6 +15,7 @@ from sgdeploy.deploy.fleet import Answers, Fleet
 from sgdeploy.errors import HostFault, Leftover
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Json
+from sgdeploy.words import plural
 
 FOLLOW_GRACE = 8.0
 """Seconds for followers to leave after their leader did (the real engine: 6 to 8 s after TERM to the leader)."""
@@ -71,7 +72,7 @@ class Stopper:
         stopped = Stopped()
         everything = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
         for host, ids in everything.items():
-            self._tell(HostState(host, "stopping", f"{len(ids)} processes"))
+            self._tell(HostState(host, "stopping", plural(len(ids), "process")))
         roles = {process.id: process.role for process in self._plan.processes}
         for group in ORDER:
             left = {host: [i for i in ids if roles.get(i, LAST) in group] for host, ids in everything.items()}

@@ -25,6 +25,7 @@ from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan, Process
 from sgdeploy.remote.base import Connector
+from sgdeploy.words import plural
 
 HOLD = 2.0
 """Seconds that ``up --no-wait`` looks on, so that an instant crash is not called a start."""
@@ -46,7 +47,7 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
     begin = time.monotonic()
     check_secrets(plan, options.secrets)
     try:
-        tell(Step(1, _steps(plan, options), f"connect to {_count(len(plan.hosts), 'host')}"))
+        tell(Step(1, _steps(plan, options), f"connect to {plural(len(plan.hosts), 'host')}"))
         fleet = await open_fleet(connector, plan.hosts)
         for name in fleet.sessions:
             tell(HostState(name, "connected"))
@@ -103,7 +104,7 @@ class _Run:
                 await self._conclude(watch)
 
     async def _stage(self, launch: Launch, watch: Watch, processes: tuple[Process, ...]) -> None:
-        self._step(f"start {_count(len(processes), 'process', 'processes')}{_which(processes)}")
+        self._step(f"start {plural(len(processes), 'process')}{_which(processes)}")
         self._launched = True
         require(await launch.start(processes), "starting", "what was started elsewhere is stopped again")
         watch.started(processes)
@@ -123,7 +124,7 @@ class _Run:
         self._step("one completion through the front door")
         await watch.guard(self._prove())
         door = self.plan.front_door
-        self.tell(Outcome("ready", f"{self.plan.name} serves at http://{door.address}:{door.port}", self.seconds))
+        self.tell(Outcome("ready", f"{self.plan.name} serves at {door.url}", self.seconds))
 
     async def _prove(self) -> None:
         door = self.plan.front_door
@@ -176,10 +177,6 @@ class _Run:
             )
         for item in (item for part in parts for item in part.leftovers):
             self.tell(Note(item.what, "warning", item.host, f"sgdeploy down {self.plan.name}"))
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _steps(plan: Plan, options: UpOptions) -> int:

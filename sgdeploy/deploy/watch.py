@@ -18,6 +18,7 @@ from sgdeploy.health.states import Observation, Transition
 from sgdeploy.health.verdict import Failed, Ready, TimedOut, Verdict, Waiting
 from sgdeploy.plan.model import Limits, Plan, PlanHost, Process
 from sgdeploy.remote.base import Json, LostHostError, NodeError, NodeSession
+from sgdeploy.words import plural
 
 INTERVAL = 0.2
 """Seconds between two looks at the processes of a host: what a death costs before it is reported."""
@@ -179,7 +180,7 @@ class Watch:
         if first_lost or not failed.faults:
             count = len(failed.lost)
             hint = "its processes could not be stopped; `sgdeploy down` finishes when it answers again"
-            error = RemoteError(f"{count} host{'s' if count != 1 else ''} lost", failed.lost, hint=hint)
+            error = RemoteError(f"{plural(count, 'host')} lost", failed.lost, hint=hint)
         else:
             lost = "; ".join(f"{fault.host} {fault.reason}" for fault in failed.lost)
             error = StartupError(failed.message, failed.faults, hint=f"also lost: {lost}" if lost else None)

@@ -9,8 +9,8 @@ from ipaddress import ip_address
 from statistics import median_low
 
 from sgdeploy.facts.model import Finding, HostFacts
-from sgdeploy.facts.text import count
 from sgdeploy.plan.model import Plan, PlanHost
+from sgdeploy.words import plural
 
 CLOCK_TOLERANCE = 5.0
 """Seconds; beyond it the logs of two hosts cannot be laid side by side any more."""
@@ -59,7 +59,7 @@ def _differ(
     usual, often = counts.most_common(1)[0]
     for name, found in values.items():
         if found != usual:
-            message = f"{what} is {found}; {often} of {count(len(values), 'host')} have {usual}"
+            message = f"{what} is {found}; {often} of {plural(len(values), 'host')} have {usual}"
             hint = "nothing must be done; where ranks behave differently, look here first"
             yield Finding(code, "warning", name, message, hint)
 

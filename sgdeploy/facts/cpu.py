@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from sgdeploy.facts.model import Finding, NumaNode
 from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject, sysfs
-from sgdeploy.facts.text import KIB, read_numbers, write_numbers
+from sgdeploy.facts.text import KIB, read_numbers
 from sgdeploy.plan.model import PlanHost
+from sgdeploy.words import number_list
 
 STATUS = "/proc/self/status"
 PRESENT = "/sys/devices/system/cpu/present"
@@ -88,16 +89,15 @@ def _cores(subject: Subject) -> Iterator[Finding]:
     if missing:
         yield subject.error(
             "cores-missing",
-            f"planned cores that do not exist or are offline: {write_numbers(missing)} "
-            f"(online: {write_numbers(there)})",
+            f"planned cores that do not exist or are offline: {number_list(missing)} (online: {number_list(there)})",
             "check that the profile's platform is this host's, plan fewer ranks per node, or set node.pin: false",
         )
     refused = planned - missing - set(facts.cpus_allowed) if facts.cpus_allowed else set()
     if refused:
         yield subject.error(
             "cores-not-allowed",
-            f"planned cores that a session here may not use: {write_numbers(refused)} "
-            f"(Cpus_allowed_list: {write_numbers(facts.cpus_allowed)})",
+            f"planned cores that a session here may not use: {number_list(refused)} "
+            f"(Cpus_allowed_list: {number_list(facts.cpus_allowed)})",
             "widen the cpuset of the container, cgroup or batch job that sshd runs in, or plan fewer ranks per node",
         )
 
@@ -110,14 +110,14 @@ def _nodes(subject: Subject) -> Iterator[Finding]:
     if missing:
         yield subject.error(
             "numa-missing",
-            f"planned NUMA nodes that do not exist: {write_numbers(missing)} (online: {write_numbers(facts.numa)})",
+            f"planned NUMA nodes that do not exist: {number_list(missing)} (online: {number_list(facts.numa)})",
             "check that the profile's platform is this host's, and that the firmware shows its memory nodes",
         )
     refused = bound - missing - set(facts.mems_allowed) if facts.mems_allowed else set()
     if refused:
         yield subject.error(
             "numa-not-allowed",
-            f"planned NUMA nodes whose memory a session here may not use: {write_numbers(refused)} "
-            f"(Mems_allowed_list: {write_numbers(facts.mems_allowed)})",
+            f"planned NUMA nodes whose memory a session here may not use: {number_list(refused)} "
+            f"(Mems_allowed_list: {number_list(facts.mems_allowed)})",
             "widen the cpuset of the container, cgroup or batch job that sshd runs in",
         )

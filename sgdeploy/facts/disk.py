@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 from sgdeploy.facts.model import Finding, HostFacts
 from sgdeploy.facts.raw import Wanted
 from sgdeploy.facts.subject import Subject, simulated
-from sgdeploy.facts.text import MIB, count, fold, write_size
+from sgdeploy.facts.text import MIB, fold, write_size
 from sgdeploy.plan.model import Plan, PlanHost, Process
+from sgdeploy.words import plural
 
 SPACE_LEAST = 64 * MIB
 SPACE_PER_PROCESS = 4 * MIB
@@ -127,7 +128,7 @@ def _room(subject: Subject) -> Iterator[Finding]:
         return
     need = max(SPACE_LEAST, SPACE_PER_PROCESS * number)
     names = INODES_LEAST + INODES_PER_PROCESS * number
-    what = f"scripts, records and logs of {count(number, 'process', 'processes')}"
+    what = f"scripts, records and logs of {plural(number, 'process')}"
     hint = "make room, or set node.run_dir to another file system"
     if space.free is not None and space.free < need:
         yield subject.error(
@@ -224,7 +225,8 @@ def check_models(plan: Plan, facts: Mapping[str, HostFacts]) -> Iterator[Finding
 
 def _model_findings(code: str, what: str, bad: Mapping[str, list[str]]) -> Iterator[Finding]:
     hosts = [host for host, paths in bad.items() if paths]
-    where = f"on {len(hosts)} of {count(len(bad), 'host')}" + (f": {', '.join(hosts)}" if len(hosts) < len(bad) else "")
+    named = f": {', '.join(hosts)}" if len(hosts) < len(bad) else ""
+    where = f"on {len(hosts)} of {plural(len(bad), 'host')}{named}"
     hint = "copy or mount the weights there, or correct model.path: it must be the same on every host"
     for host in hosts:
         yield Finding(code, "error", host, f"the model path {fold(bad[host])} {what} ({where})", hint)

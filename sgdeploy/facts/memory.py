@@ -16,8 +16,9 @@ from sgdeploy.facts.cpu import NODES, node_of
 from sgdeploy.facts.model import Finding, HugePool
 from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject, hugepage_writes, sysfs
-from sgdeploy.facts.text import GIB, KIB, MIB, count, fold, write_numbers, write_page, write_size
+from sgdeploy.facts.text import GIB, KIB, MIB, fold, write_page, write_size
 from sgdeploy.plan.model import PlanHost, Process
+from sgdeploy.words import number_list, plural
 
 MEMINFO = "/proc/meminfo"
 POOLS = "/sys/kernel/mm/hugepages"
@@ -112,7 +113,7 @@ def _fit(subject: Subject) -> Iterator[Finding]:
     tight: dict[str, list[int | None]] = {}
     for node, pools in _asked(subject).items():
         pages, size = sum(pools.values()), sum(page * pages for page, pages in pools.items())
-        what = f"{count(pages, 'page')} ({write_size(size)}) asked"
+        what = f"{plural(pages, 'page')} ({write_size(size)}) asked"
         total, free = _room(subject, node, pools)
         if total is not None and size > total:
             over.setdefault(f"{what}, {write_size(total)} in all", []).append(node)
@@ -137,7 +138,7 @@ def _by_node(texts: dict[str, list[int | None]]) -> str:
     parts = []
     for text, nodes in texts.items():
         numbers = [node for node in nodes if node is not None]
-        where = f"node{'s' if len(numbers) > 1 else ''} {write_numbers(numbers)}" if numbers else "the whole host"
+        where = f"node{'s' if len(numbers) > 1 else ''} {number_list(numbers)}" if numbers else "the whole host"
         parts.append(f"{text} on {'each of ' if len(numbers) > 1 else ''}{where}")
     return "; ".join(parts)
 
@@ -186,7 +187,7 @@ def _shm(subject: Subject) -> Iterator[Finding]:
         yield subject.warning(
             "shm-small",
             f"{SHM} has {write_size(shm.free)} free of {write_size(shm.total)}; "
-            f"{count(len(real), 'engine process', 'engine processes')} may need {write_size(need)}",
+            f"{plural(len(real), 'engine process')} may need {write_size(need)}",
             f"remove what earlier runs left in {SHM}, or make it larger: mount -o remount,size=… {SHM} "
             "(a container: --shm-size)",
         )

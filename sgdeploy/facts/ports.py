@@ -12,8 +12,10 @@ from typing import Any
 from sgdeploy.facts.model import Finding
 from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject
-from sgdeploy.facts.text import read_numbers, write_numbers
+from sgdeploy.facts.text import read_numbers
+from sgdeploy.plan.endpoint import endpoint
 from sgdeploy.plan.model import Process
+from sgdeploy.words import number_list
 
 RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 RESERVED = "/proc/sys/net/ipv4/ip_local_reserved_ports"
@@ -56,7 +58,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     planned = {row["port"] for row in listening(subject.processes)} - set(subject.facts.reserved)
     inside = [port for port in planned if bounds[0] <= port <= bounds[1]]
     if inside:
-        ports = write_numbers(inside)
+        ports = number_list(inside)
         yield subject.warning(
             "port-ephemeral",
             f"planned ports in this host's ephemeral range {bounds[0]}-{bounds[1]}: {ports} "
@@ -66,8 +68,7 @@ def check(subject: Subject) -> Iterator[Finding]:
 
 
 def _taken(row: Mapping[str, Any]) -> str:
-    address, port = str(row["address"]), row["port"]
-    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    where = endpoint(str(row["address"]), row["port"])
     if row.get("pid") is None:
         return f"{where} is taken by a process that only root can name"
     return f"{where} is taken by pid {row['pid']} ({row.get('command') or 'no command line'})"

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from sgdeploy.facts.model import Finding, Limit
 from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject, kernel_name, sysfs
-from sgdeploy.facts.text import count, write_numbers, write_size
+from sgdeploy.facts.text import write_size
 from sgdeploy.plan.model import PlanHost
+from sgdeploy.words import number_list, plural
 
 KERNEL = "/proc/sys/kernel/osrelease"
 MODULES = "/proc/modules"
@@ -122,11 +123,11 @@ def _tools(subject: Subject) -> Iterator[Finding]:
     needs = {
         "bash": ("every process script is run by it", "install bash"),
         "taskset": (
-            f"cores are planned for {count(len(pinned), 'process', 'processes')}" if pinned else "",
+            f"cores are planned for {plural(len(pinned), 'process')}" if pinned else "",
             "install util-linux, or set node.pin: false",
         ),
         "numactl": (
-            f"memory is bound to NUMA nodes {write_numbers(bound)}" if bound else "",
+            f"memory is bound to NUMA nodes {number_list(bound)}" if bound else "",
             "install numactl: taskset alone does not bind memory",
         ),
         "insmod": (
@@ -145,7 +146,7 @@ def _root(subject: Subject) -> Iterator[Finding]:
         return
     work = []
     if subject.writes and not host.sysfs_root:
-        work.append(f"set hugepages ({count(len(subject.writes), 'sysfs file')})")
+        work.append(f"set hugepages ({plural(len(subject.writes), 'sysfs file')})")
     if subject.to_load:
         work.append(f"load the kernel module {', '.join(module.name for module in subject.to_load)}")
     if work:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+
+from sgdeploy.words import number_list
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -25,16 +26,6 @@ def read_numbers(text: str) -> tuple[int, ...]:
             first, _, last = part.partition("-")
             numbers.extend(range(int(first), int(last or first) + 1))
     return tuple(numbers)
-
-
-def write_numbers(numbers: Iterable[int]) -> str:
-    """Write the kernel's list form: ``0-3,8``; "none" for no number."""
-    ordered = sorted(set(numbers))
-    spans = []
-    for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):
-        span = [number for _, number in group]
-        spans.append(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}")
-    return ",".join(spans) or "none"
 
 
 def write_size(size: int) -> str:
@@ -64,11 +55,6 @@ def _fold_group(group: Sequence[str]) -> list[str]:
     padded = any(number != str(int(number)) for index in varying for number in columns[index])
     if len(varying) != 1 or padded:
         return list(group)
-    span = write_numbers(int(number) for number in columns[varying[0]])
+    span = number_list(int(number) for number in columns[varying[0]])
     match = list(_DIGITS.finditer(group[0]))[varying[0]]
     return [f"{group[0][: match.start()]}[{span}]{group[0][match.end() :]}"]
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """Write ``1 process``, ``2 processes``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"

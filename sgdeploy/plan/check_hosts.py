@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgdeploy.problems import KeyPath, Problem
 from sgdeploy.profile.suggest import did_you_mean
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +38,7 @@ def _leader(wanted: Wanted) -> Iterator[Problem]:
         return
     near = did_you_mean(leader, names)
     hint = f"did you mean `{near}`?" if near else f"it has {_some(names)}"
-    message = f"leader `{leader}` is not among the {len(names)} hosts of the instance"
+    message = f"leader `{leader}` is not among the {plural(len(names), 'host')} of the instance"
     yield Problem(message, hint, (*wanted.path, "leader"), code="leader-unknown")
 
 
@@ -76,7 +77,7 @@ def _addresses(wanted: Wanted) -> Iterator[Problem]:
     looped = [host for host in wanted.hosts if host.connection == "ssh" and _is(host, "is_loopback")]
     if looped and len(wanted.hosts) > 1:
         message = (
-            f"{_count(len(looped), 'host')} reached over ssh {'has' if len(looped) == 1 else 'have'} a loopback data "
+            f"{plural(len(looped), 'host')} reached over ssh {'has' if len(looped) == 1 else 'have'} a loopback data "
             f"address ({_named(looped)}): the ranks meet only if all hosts are one machine"
         )
         hint = "give the hosts the address of the interface that carries the traffic, as `address`"
@@ -105,7 +106,3 @@ def _some(names: Iterable[str]) -> str:
     listed = list(names)
     more = len(listed) - _SHOWN
     return ", ".join(listed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,14 +28,15 @@ def _ranks(shape: Shape, platform: Platform, at: KeyPath) -> Iterator[Problem]:
     product = f"tensor parallel {shape.tp}" + (f" times {shape.pp} pipeline stages" if shape.pp > 1 else "")
     if shape.ranks % shape.nodes:
         each, left = divmod(shape.ranks, shape.nodes)
+        verb = "does" if shape.ranks == 1 else "do"
         message = (
-            f"{shape.ranks} ranks ({product}) do not divide over {_nodes(shape.nodes)}: "
+            f"{plural(shape.ranks, 'rank')} ({product}) {verb} not divide over {plural(shape.nodes, 'node')}: "
             f"{each} on each would leave {left} over"
         )
         yield Problem(message, _what_fits(shape, limit), (*at, "tp"), code="sizes-divide")
     elif limit is not None and shape.ranks_per_node > limit:
         message = (
-            f"{shape.ranks_per_node} ranks on each node ({product} over {_nodes(shape.nodes)}), "
+            f"{plural(shape.ranks_per_node, 'rank')} on each node ({product} over {plural(shape.nodes, 'node')}), "
             f"but a {platform.kind} node holds {limit}, one per compute NUMA node"
         )
         yield Problem(message, _two_ways_out(shape, limit), (*at, "tp"), code="ranks-per-node")
@@ -43,20 +45,20 @@ def _ranks(shape: Shape, platform: Platform, at: KeyPath) -> Iterator[Problem]:
 def _two_ways_out(shape: Shape, limit: int) -> str:
     nodes = next((n for n in range(shape.nodes, shape.ranks + 1) if _fits(shape.ranks, n, limit)), shape.ranks)
     tp = _largest(shape, range(shape.tp - 1, 0, -1), limit)
-    more = f"give the instance {nodes} nodes ({shape.ranks // nodes} ranks each)"
+    more = f"give the instance {plural(nodes, 'node')} ({plural(shape.ranks // nodes, 'rank')} each)"
     if tp is None:
         return more
     stage = "tensor parallel is the width of one pipeline stage: " if shape.pp > 1 else ""
-    return f"{stage}set `tp: {tp}` ({tp * shape.pp // shape.nodes} ranks on each node), or {more}"
+    return f"{stage}set `tp: {tp}` ({plural(tp * shape.pp // shape.nodes, 'rank')} on each node), or {more}"
 
 
 def _what_fits(shape: Shape, limit: int | None) -> str:
     below = next((n for n in range(shape.nodes - 1, 0, -1) if _fits(shape.ranks, n, limit)), None)
     above = next((n for n in range(shape.nodes + 1, shape.ranks + 1) if _fits(shape.ranks, n, limit)), None)
-    ways = [f"{_nodes(n)} ({shape.ranks // n} ranks each)" for n in (below, above) if n is not None]
+    ways = [f"{plural(n, 'node')} ({plural(shape.ranks // n, 'rank')} each)" for n in (below, above) if n is not None]
     smaller = _largest(shape, range(shape.tp - 1, 0, -1), limit)
     larger = _largest(shape, range(shape.tp + 1, shape.tp + shape.nodes + 1), limit)
-    ways += [f"`tp: {tp}` on {_nodes(shape.nodes)}" for tp in (smaller, larger) if tp is not None]
+    ways += [f"`tp: {tp}` on {plural(shape.nodes, 'node')}" for tp in (smaller, larger) if tp is not None]
     return "what fits: " + ", ".join(ways) if ways else "change the number of hosts or `tp`"
 
 
@@ -71,7 +73,7 @@ def _fits(ranks: int, nodes: int, limit: int | None) -> bool:
 
 def _stages(shape: Shape, at: KeyPath) -> Iterator[Problem]:
     if shape.nodes % shape.pp and shape.pp % shape.nodes:
-        message = f"{shape.pp} pipeline stages and {_nodes(shape.nodes)} do not divide by each other"
+        message = f"{plural(shape.pp, 'pipeline stage')} and {plural(shape.nodes, 'node')} do not divide by each other"
         hint = "a stage takes whole nodes, or a node takes whole stages"
         yield Problem(message, hint, (*at, "pp"), code="stages-divide")
 
@@ -84,7 +86,7 @@ def _data_groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:
         hint = f"with attention data parallelism `dp` divides `tp`: {_divisors(shape.tp, shape.dp)}"
         yield Problem(message, hint, (*at, "dp"), code="dp-divides")
     if not attention and shape.dp > 1 and shape.nodes > 1:
-        message = f"{shape.dp} data parallel groups over {_nodes(shape.nodes)} need attention data parallelism"
+        message = f"{shape.dp} data parallel groups over {plural(shape.nodes, 'node')} need attention data parallelism"
         yield Problem(message, "set the flag `enable-dp-attention: true`, or `dp: 1`", (*at, "dp"), code="dp-nodes")
 
 
@@ -100,7 +102,3 @@ def _divisors(number: int, near: int) -> str:
     below = next((d for d in range(min(near, number), 0, -1) if number % d == 0), 1)
     above = next((d for d in range(near, number + 1) if number % d == 0), None)
     return f"{below} would do" if above in {None, below} else f"{below} or {above} would do"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"

@@ -13,6 +13,7 @@ import asyncssh
 from sgdeploy.errors import HostFault
 from sgdeploy.remote import hostkeys
 from sgdeploy.remote.greeting import NoGreetingError
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from sgdeploy.plan.model import PlanHost
@@ -173,7 +174,7 @@ def _dropped(exc: BaseException, case: _Case) -> Words:
             f"run it by hand: {target.proxy_command}",
         )
     if not evidence.version:
-        tries = f"{evidence.tries} time{'s' if evidence.tries != 1 else ''} in {evidence.seconds:g} s"
+        tries = f"{plural(evidence.tries, 'time')} in {evidence.seconds:g} s"
         return (
             f"{target.where} dropped the connection before its first word, {tries} ({_text(exc)})",
             "raise MaxStartups in its sshd_config, or see whether it bans this machine (PerSourcePenalties, fail2ban)",

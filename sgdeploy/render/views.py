@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import ceil
 
 from sgdeploy.plan.model import EnvValue, Plan, PlanHost, Process, SecretRef
 from sgdeploy.render.layout import component, inside, script_key, script_keys
 from sgdeploy.render.quote import RenderError, Word, plain, variable, word
+from sgdeploy.words import number_list
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def process_view(process: Process, settings: str) -> ProcessView:
         activate=tuple(_activation(item) for item in process.activate),
         secret_file_missing=_secret_file_missing(process),
         settings=settings,
-        cores=None if process.cores is None else ranges(process.cores),
-        memory_nodes=None if process.memory_nodes is None else ranges(process.memory_nodes),
+        cores=None if process.cores is None else number_list(process.cores),
+        memory_nodes=None if process.memory_nodes is None else number_list(process.memory_nodes),
         command=_command(process),
     )
 
@@ -167,15 +167,6 @@ def host_view(plan: Plan, host: PlanHost, processes: Sequence[Process]) -> HostV
         tuple(tools),
         ceil(plan.limits.grace),
     )
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Write numbers the way ``taskset -c`` and ``numactl`` read them: ``0-3,8``."""
-    spans = []
-    for _, group in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0]):
-        span = [number for _, number in group]
-        spans.append(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}")
-    return ",".join(spans)
 
 
 def _about(process: Process) -> tuple[str, ...]:

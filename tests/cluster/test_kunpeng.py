@@ -119,7 +119,7 @@ def test_256_ranks_come_up_show_status_and_go_down(clean: Lab, tmp_path: Path) -
 
     again = clean.sgdeploy("up", str(profile))
     assert again.returncode == 8
-    assert "256 of its processes already run on 16 host(s)" in again.stderr
+    assert "256 of its processes already run on 16 hosts" in again.stderr
 
     down = clean.sgdeploy("down", "dsv3")
     assert down.returncode == 0, down.stderr

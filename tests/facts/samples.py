@@ -14,7 +14,8 @@ from typing import Any
 
 from sgdeploy.facts.model import HostFacts, HugePool, PathFact
 from sgdeploy.facts.parse import parse
-from sgdeploy.facts.text import fold, write_numbers
+from sgdeploy.facts.text import fold
+from sgdeploy.words import number_list
 
 FOLDER = Path(__file__).parent / "samples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -45,7 +46,7 @@ def _pool(pool: HugePool) -> str:
 
 def _short(key: str, value: Any) -> Any:
     if key in _LISTS:
-        return write_numbers(value)
+        return number_list(value)
     if isinstance(value, Mapping):
         return {name: _short(str(name), part) for name, part in value.items() if part not in _NOTHING}
     if isinstance(value, frozenset):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sgdeploy.console.text import clean, cut, duration, grid, plural, ranges, span
+from sgdeploy.console.text import clean, cut, duration, grid, span
 
 
 @pytest.mark.parametrize(
@@ -54,32 +54,6 @@ def test_cut_says_that_something_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"),
-    [
-        ([], ""),
-        ([5], "5"),
-        ([1, 2, 3, 8], "1-3,8"),
-        ([1, 3], "1,3"),
-        (range(20, 591, 38), "20-590:38"),
-        ([30000, 30001, 30000, 5010], "5010,30000-30001"),
-        ([1, 2, 4, 6, 8], "1-2,4-8:2"),
-    ],
-)
-def test_ranges(numbers: list[int], text: str) -> None:
-    assert ranges(numbers) == text
-
-
-@given(st.sets(st.integers(min_value=0, max_value=200)))
-def test_ranges_name_every_number_once(numbers: set[int]) -> None:
-    found: list[int] = []
-    for part in filter(None, ranges(numbers).split(",")):
-        run, _, stride = part.partition(":")
-        first, _, last = run.partition("-")
-        found += range(int(first), int(last or first) + 1, int(stride or 1))
-    assert sorted(found) == sorted(numbers)
-
-
-@pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (0.84, "0.8 s"),
@@ -95,9 +69,7 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_small_words() -> None:
-    assert [plural(n, "process") for n in (1, 2)] == ["1 process", "2 processes"]
-    assert plural(3, "host") == "3 hosts"
+def test_a_span_names_first_and_last() -> None:
     assert span(["n01"]) == "n01"
     assert span(["n01", "n02"]) == "n01, n02"
     assert span([f"n{n}" for n in range(1, 17)]) == "n1 … n16 (16)"

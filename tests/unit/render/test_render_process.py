@@ -11,7 +11,6 @@ import pytest
 from sgdeploy.plan.model import SecretConfig
 from sgdeploy.render.quote import RenderError
 from sgdeploy.render.scripts import process_script
-from sgdeploy.render.views import ranges
 from tests.unit.render.render_bench import LIMIT, Bench
 from tests.unit.render.render_plans import plan_of, process, secret
 
@@ -167,13 +166,6 @@ def test_memory_nodes_are_given_to_numactl(bench: Bench, tmp_path: Path) -> None
     ran = bench.run(process(argv=bench.standin, memory_nodes=(16, 17, 18, 20), cores=(core,)), environ)
     assert ran.seen is not None, ran.err
     assert (ran.seen.environ[b"GIVEN"], ran.seen.cores) == (b"--membind=16-18,20 --", str(core))
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [((), ""), ((5,), "5"), ((3, 1, 2), "1-3"), ((0, 1, 3, 4, 4, 6), "0-1,3-4,6")]
-)
-def test_numbers_are_written_as_ranges(numbers: tuple[int, ...], text: str) -> None:
-    assert ranges(numbers) == text
 
 
 @pytest.mark.parametrize(("cwd", "below"), [("~/x y", "x y"), ("~", ""), ("sub", "sub"), ("-", "-"), (None, "")])
