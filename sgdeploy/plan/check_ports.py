@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +81,7 @@ def _clashes(every: Sequence[Claim]) -> Iterator[Problem]:
         for other in every[:index]:
             shared = sorted(one.hosts & other.hosts)
             if shared and one.first <= other.last and other.first <= one.last:
-                where = shared[0] if len(shared) == 1 else f"{shared[0]} and {len(shared) - 1} more hosts"
+                where = shared[0] if len(shared) == 1 else f"{shared[0]} and {plural(len(shared) - 1, 'more host')}"
                 message = f"{one.what} ({one.ports}) and {other.what} ({other.ports}) overlap on {where}"
                 hint = f"move one of them: {other.last + 1} is the next port after {other.what}"
                 yield Problem(message, hint, one.path, code="port-clash")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sgdeploy.plan.model import SecretRef
 from sgdeploy.problems import KeyPath, Problem
 from sgdeploy.profile.scalars import Secret
+from sgdeploy.profile.variables import keeper
 
 if TYPE_CHECKING:
     from sgdeploy.plan.model import EnvValue
@@ -20,8 +21,6 @@ SEARCH_PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "INCLUDE",
 
 TITLES = "SPT_NOENV"
 """Keeps the engine from wiping its environment out of /proc when it renames its processes, so that they are found."""
-
-_RESERVED_PREFIXES = ("SGDEPLOY_MARK", "SGDEPLOY_SECRET_")
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,21 @@ def text(setting: str | float | bool) -> str:
 
 
 def reserved_problems(env: Mapping[str, Any], path: KeyPath) -> list[Problem]:
-    """Name the variables of an ``env`` mapping that are ours to set."""
+    """Name the variables of an ``env`` mapping that a profile cannot set, and the secrets that no script can take."""
     problems = []
     for name, setting in env.items():
+        at = (*path, name)
+        owner = keeper(str(name))
         if name == TITLES and setting not in {1, "1"}:
             message = f"`{TITLES}` is always 1: without it the engine's processes cannot be told from others"
-            problems.append(Problem(message, "remove it", (*path, name), "key", code="env-reserved"))
-        elif str(name).startswith(_RESERVED_PREFIXES):
-            message = f"`{name}` is one of the names that sgdeploy sets itself"
-            problems.append(Problem(message, "use another name", (*path, name), "key", code="env-reserved"))
+            problems.append(Problem(message, "remove it", at, "key", code="env-reserved"))
+        elif owner is not None:
+            message = f"`{name}` belongs to {owner}, so a value would not reach the process"
+            problems.append(Problem(message, "remove it, or use another name", at, "key", code="env-reserved"))
+        if isinstance(setting, Secret) and keeper(setting.name) is not None:
+            message = f"no script can take a secret from `{setting.name}`: it belongs to {keeper(setting.name)}"
+            hint = "export the secret under another name, and write that one here"
+            problems.append(Problem(message, hint, at, code="env-reserved"))
     return problems
 
 

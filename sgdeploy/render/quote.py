@@ -12,14 +12,9 @@ from typing import ClassVar
 from jinja2 import Undefined
 
 from sgdeploy.errors import SgdeployError
+from sgdeploy.profile.variables import keeper
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-_RESERVED = re.compile(
-    r"_|BASHOPTS|BASHPID|BASH_(?!ENV$)\w+|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|OPTIND"
-    r"|PIPESTATUS|PPID|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID"  # bash computes these, or evaluates what they get
-    r"|run_dir|SGDEPLOY_SECRET_\w+"  # the script itself needs these
-)
 
 
 class RenderError(SgdeployError):
@@ -70,16 +65,17 @@ def variable(name: str) -> str:
     """Give the name of an environment variable back if bash can set it.
 
     Raises:
-        RenderError: it is no variable name, or bash keeps it for itself.
+        RenderError: it is no variable name, or one that nobody may set.
     """
     if not _NAME.fullmatch(name):
         raise RenderError(
             f"{name!a} is no name of an environment variable",
             hint="use letters, digits and underscores, and no digit in front",
         )
-    if _RESERVED.fullmatch(name):
+    owner = keeper(name)
+    if owner is not None:
         raise RenderError(
-            f"the variable {name} belongs to bash or to our scripts, so its value would not reach the process",
+            f"the variable {name} belongs to {owner}, so its value would not reach the process",
             hint=f"remove {name} from env",
         )
     return Word(name)

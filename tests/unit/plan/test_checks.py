@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sgdeploy.plan.check_ports import Claim, check_claims
+from sgdeploy.render.quote import RenderError, variable
 from tests.unit.plan.conftest import CPU, KUNPENG, NAMED, Compile, Refuse
 
 
@@ -332,10 +333,33 @@ def test_a_secret_in_plain_text_is_refused_once(refused: Refuse) -> None:
     assert "hunter2" not in f"{problem.message}{problem.hint}"
 
 
-@pytest.mark.parametrize("name", ["SGDEPLOY_MARK", "SGDEPLOY_SECRET_X"])
-def test_our_own_variables_cannot_be_set(refused: Refuse, name: str) -> None:
-    (problem,) = refused(CPU, f"native.env.{name}=1")
-    assert problem.code == "env-reserved"
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        *((name, "bash") for name in ("UID", "EUID", "RANDOM", "SHLVL", "BASHOPTS", "BASH_ARGV", "SECONDS", "_")),
+        *((name, "sgdeploy") for name in ("SGDEPLOY_MARK", "SGDEPLOY_SECRET_X", "run_dir")),
+    ],
+)
+def test_a_variable_that_no_script_can_carry_is_refused_at_its_place(refused: Refuse, name: str, owner: str) -> None:
+    (problem,) = refused(CPU.replace("parallel: {tp: 2}", f"parallel: {{tp: 2}}\n  env:\n    {name}: 1"))
+    assert (problem.code, problem.path) == ("env-reserved", ("native", "env", name))
+    assert problem.message == f"`{name}` belongs to {owner}, so a value would not reach the process"
+    assert problem.place is not None
+    assert (problem.place.line, problem.place.column) == (16, 5)
+    with pytest.raises(RenderError, match=f"the variable {name} belongs to {owner}"):
+        variable(name)
+
+
+def test_no_script_takes_a_secret_from_what_bash_keeps(refused: Refuse) -> None:
+    (problem,) = refused(CPU, "engine.env.API_KEY=${env:UID}")
+    assert (problem.code, problem.path) == ("env-reserved", ("engine", "env", "API_KEY"))
+    assert problem.message == "no script can take a secret from `UID`: it belongs to bash"
+
+
+def test_what_merely_looks_alike_can_be_set(compiled: Compile) -> None:
+    names = ("BASH_ENV", "UID_MAP", "MY_RANDOM", "SGDEPLOY_REHEARSE_FAIL")
+    env = compiled(CPU, *(f"native.env.{name}=1" for name in names)).plan.processes[0].env
+    assert set(names) <= set(env)
 
 
 def test_titles_must_stay_readable(refused: Refuse, compiled: Compile) -> None:
@@ -350,4 +374,4 @@ def test_claims_on_different_hosts_do_not_clash() -> None:
 
     assert check_claims([claim("a", 1, 9, "n1"), claim("b", 5, 5, "n2")]) == []
     (problem,) = check_claims([claim("a", 1, 9, "n1", "n2", "n3"), claim("b", 9, 9, "n2", "n3")])
-    assert problem.message == "b (9) and a (1-9) overlap on n2 and 1 more hosts"
+    assert problem.message == "b (9) and a (1-9) overlap on n2 and 1 more host"
