@@ -46,7 +46,7 @@ def names(host: PlanHost, processes: tuple[Process, ...]) -> tuple[str, ...]:
 
 def _is_address(text: str) -> bool:
     with suppress(ValueError):
-        ip_address(text.partition("%")[0])
+        _plain(text)
         return True
     return False
 
@@ -112,6 +112,7 @@ def check(subject: Subject) -> Iterator[Finding]:
     """Hold the plan's address, names and interface against the host's."""
     yield from _names(subject)
     yield from _address(subject)
+    yield from _family(subject)
     yield from _gloo(subject)
 
 
@@ -131,7 +132,7 @@ def _names(subject: Subject) -> Iterator[Finding]:
             "give `address:` in the inventory, or add the names to /etc/hosts or the DNS",
         )
     own = known.get(subject.host.address, ())
-    if own and len(subject.plan.hosts) > 1 and all(ip_address(a.partition("%")[0]).is_loopback for a in own):
+    if own and len(subject.plan.hosts) > 1 and all(_plain(a).is_loopback for a in own):
         yield subject.warning(
             "name-loopback",
             f"{subject.host.address} resolves to {', '.join(own)} here: other hosts cannot reach that",
@@ -143,17 +144,50 @@ def _address(subject: Subject) -> Iterator[Finding]:
     facts, own = subject.facts, own_addresses(subject)
     if not own or not any(facts.interfaces.values()) or any(facts.interface_of(a) is not None for a in own):
         return
-    have = [
-        f"{address} ({name or 'unknown interface'})"
-        for name, addresses in facts.interfaces.items()
-        for address in addresses
-        if not (ip_address(address).is_loopback or ip_address(address).is_link_local)
-    ]
     yield subject.error(
         "address-missing",
-        f"{', '.join(own)} is not an address of this host; it has {', '.join(have) or 'none but loopback'}",
+        f"{', '.join(own)} is not an address of this host; it has {_have(subject)}",
         "correct `address:` in the inventory, or check that `ssh:` leads to the host that is meant",
     )
+
+
+def _family(subject: Subject) -> Iterator[Finding]:
+    """A host reaches only addresses of a family of which it has one itself: with a mix, all need the leader's."""
+    known = subject.facts.resolved
+    own = {_plain(address).version for _, address in _routable(subject)}
+    targets = dict.fromkeys(target for process in subject.processes for target in process.connects.values())
+    beyond: list[str] = []
+    for target in targets:
+        peer = target_host(target)
+        addresses = (peer,) if _is_address(peer) else known.get(peer, ())
+        families = {address.version for a in addresses if not (address := _plain(a)).is_loopback}
+        beyond += [target] if families and not families & own else []
+    if own and beyond:
+        yield subject.error(
+            "family-missing",
+            f"{', '.join(beyond)} cannot be reached from here: this host has no IPv{({4, 6} - own).pop()} address; "
+            f"it has {_have(subject)}",
+            "give all hosts `address:` of one family in the inventory, or this host an address of both",
+        )
+
+
+def _plain(address: str) -> IPv4Address | IPv6Address:
+    return ip_address(address.partition("%")[0])
+
+
+def _routable(subject: Subject) -> list[tuple[str, str]]:
+    """Give interface and address of all that other hosts could reach."""
+    return [
+        (name, address)
+        for name, addresses in subject.facts.interfaces.items()
+        for address in addresses
+        if not (_plain(address).is_loopback or _plain(address).is_link_local)
+    ]
+
+
+def _have(subject: Subject) -> str:
+    found = [f"{address} ({name or 'unknown interface'})" for name, address in _routable(subject)]
+    return ", ".join(found) or "none but loopback"
 
 
 def _gloo(subject: Subject) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sgdeploy.plan.endpoint import endpoint
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -193,6 +195,11 @@ class FrontDoor(Frozen):
     port: int
     model: str
     api_key: SecretRef | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a client sends requests: ``http://address:port``."""
+        return f"http://{endpoint(self.address, self.port)}"
 
 
 class Limits(Frozen):

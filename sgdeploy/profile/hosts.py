@@ -22,6 +22,7 @@ _BAR = re.compile(r"\s*\|")
 _OCTETS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?(?=[\s,]|$)(?!\s*\|)", re.ASCII)
 _PREFIX = re.compile(r"(?:\d{1,3}\.){3}", re.ASCII)
 _BRACKET = re.compile(r"\[([^\]]*)\]")
+_BRACKETED = re.compile(r"\[([^\]]*)\](?::\d*)?")
 _ITEM = re.compile(r"\s*(\d{1,9})(?:\s*[-:]\s*(\d{1,9}))?\s*", re.ASCII)
 _DOTTED = re.compile(r"\d+(?:\.\d+)+", re.ASCII)
 _NO_LETTER = re.compile(r"[\d.-]+", re.ASCII)
@@ -182,6 +183,7 @@ def _ordered(first: str, last: str, offset: int, width: int) -> range:
 
 def _word(word: str, offset: int) -> list[Named]:
     """Read a name, an address, or a name with ranges in brackets."""
+    _refuse_brackets(word, offset)
     pieces = _BRACKET.split(word)
     if len(pieces) == 1:
         name, kind = _literal(word, offset)
@@ -238,8 +240,9 @@ def _literal(word: str, offset: int, shown: str = "") -> tuple[str, Literal["nam
     """Check one name or address."""
     width = len(shown or word)
     _refuse_placeholder(word, offset)
-    if _is_ipv6(word):
-        return word, "address"
+    address = _ipv6(word)
+    if address is not None:
+        return address, "address"
     if _DOTTED.fullmatch(word):
         if any(len(octet) > 1 and octet.startswith("0") for octet in word.split(".")):
             text = f"leading zero in the address `{word}`"
@@ -263,12 +266,20 @@ def _address(text: str, offset: int, shown: str = "") -> str:
         raise HostRangeError(f"`{text}` is no IPv4 address: it has four numbers", offset, width) from None
 
 
-def _is_ipv6(word: str) -> bool:
+def _ipv6(word: str) -> str | None:
+    """Give an IPv6 address in its one canonical spelling, None for anything else."""
     try:
-        ipaddress.IPv6Address(word)
+        return str(ipaddress.IPv6Address(word))
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _refuse_brackets(word: str, offset: int) -> None:
+    bracketed = _BRACKETED.fullmatch(word)
+    address = _ipv6(bracketed[1]) if bracketed else None
+    if address is not None:
+        hint = f"write {address}: brackets belong only where a port follows, and there they are added"
+        raise HostRangeError(f"an IPv6 address in brackets: `{word}`", offset, len(word), hint)
 
 
 def _refuse_placeholder(word: str, offset: int) -> None:

@@ -102,21 +102,32 @@ class _Work:
             if value is None:
                 continue
             value = tuple(value) if isinstance(value, list) else value
+            value = self._address(str(value), (*path, key)) if key == "address" else value
             if key in known and known[key] != value:
                 text = f"`{key}` of host `{name}` is {value} here and {known[key]} in an entry above"
                 self.problems.append(Problem(text, "describe a host once", (*path, key), code="host-details"))
             known.setdefault(key, value)
 
+    def _address(self, text: str, path: KeyPath) -> str:
+        """Take a data address: one name or address, in its one spelling."""
+        names = [one.name for one in self._scan(text, path)]
+        if len(names) > 1:
+            problem = Problem(f"`{text}` is {len(names)} addresses", "a host has one", path, code="host-details")
+            self.problems.append(problem)
+        return names[0] if names else text
+
     def _text(self, text: str, path: KeyPath) -> list[str]:
+        names = [one.name for one in self._scan(text, path)]
+        self._know(names)
+        return names
+
+    def _scan(self, text: str, path: KeyPath) -> list[Named]:
         try:
-            found: list[Named] = scan(text)
+            return scan(text)
         except HostRangeError as error:
             span = (error.offset, error.width)
             self.problems.append(Problem(error.message, error.hint, path, code="host-range", span=span))
             return []
-        names = [one.name for one in found]
-        self._know(names)
-        return names
 
     def _know(self, names: list[str]) -> None:
         for name in names:

@@ -292,6 +292,21 @@ CASES = [
         process={"connects": {"rendezvous": "n02.lab:5000"}},
     ),
     Case(
+        "family-missing",
+        "[fd00::9]:5000 cannot be reached from here: this host has no IPv6 address; "
+        "it has 10.0.0.1 (eth0), 192.168.7.1 (eth1)",
+        "give all hosts `address:` of one family in the inventory, or this host an address of both",
+        process={"connects": {"rendezvous": "[fd00::9]:5000"}},
+    ),
+    Case(
+        "family-missing",
+        "n02.lab:5000 cannot be reached from here: this host has no IPv4 address; it has fd00::1 (eth0)",
+        "give all hosts `address:` of one family in the inventory, or this host an address of both",
+        facts={"interfaces": {"lo": ("127.0.0.1",), "eth0": ("fd00::1",)}, "resolved": {"n02.lab": ("10.0.0.2",)}},
+        host={"address": "fd00::1"},
+        process={"address": "fd00::1", "connects": {"rendezvous": "n02.lab:5000"}},
+    ),
+    Case(
         "nic-missing",
         "GLOO_SOCKET_IFNAME names enp26s0f0, which this host does not have; it has lo, eth0, eth1",
         "set `nic: eth0` for this host in the inventory",

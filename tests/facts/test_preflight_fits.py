@@ -161,6 +161,16 @@ def test_ipv6_addresses_are_compared_by_value() -> None:
     assert codes == ["model-missing"]
 
 
+def test_a_mix_of_families_fits_a_host_that_has_both() -> None:
+    meeting = {"rendezvous": "[fd00::9]:5000", "named": "both.lab:5000", "own": "127.0.0.1:5000"}
+    facts = fitting(
+        interfaces={"lo": ("127.0.0.1",), "eth0": ("fe80::1", "fd00::1")},
+        resolved={"both.lab": ("10.9.9.9", "fd00::8")},
+    )
+    plan = a_plan(a_process(address="fd00::1", connects=meeting), hosts=(a_host(address="fd00::1"),))
+    assert [it.code for it in findings(plan, facts) if it.level == "error"] == []
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.7"])
 def test_every_loopback_address_is_on_every_host(address: str) -> None:
     assert _codes(process={"address": address}, host={"address": address, "connection": "local"}) == []

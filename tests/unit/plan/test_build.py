@@ -196,6 +196,14 @@ def test_ipv6_addresses_are_bracketed_where_a_port_follows(compiled: Compile) ->
     plan = compiled(CPU, 'inventory.groups.pair=[{host: n1, address: "fd00::1"}, {host: n2, address: "fd00::2"}]').plan
     assert value_after(plan.processes[1], "--host") == "fd00::2"
     assert value_after(plan.processes[1], "--dist-init-addr") == "[fd00::1]:25000"
+    assert plan.processes[1].connects == {"rendezvous": "[fd00::1]:25000"}
+    assert plan.processes[1].env["SGLANG_HOST_IP"] == "fd00::2"
+    assert plan.front_door.url == "http://[fd00::1]:30000"
+
+
+def test_an_ipv6_address_has_one_spelling(compiled: Compile) -> None:
+    hosts = 'inventory.groups.pair=[{host: n1, address: "FD00:0:0::1"}, {host: n2, address: "fd00::2"}]'
+    assert value_after(compiled(CPU, hosts).plan.processes[0], "--host") == "fd00::1"
 
 
 @pytest.mark.parametrize("text", [KUNPENG, CPU])

@@ -178,6 +178,12 @@ def test_wrong_sizes_are_one_mistake(refused: Refuse) -> None:
         ),
         (
             CPU,
+            ['inventory.groups.pair=[{host: n1, address: "fd00::1"}, {host: n2, address: "FD00:0::1"}]'],
+            "address-twice",
+            "hosts `n1` and `n2` have the same data address fd00::1",
+        ),
+        (
+            CPU,
             ['inventory.groups.pair=[{host: n1, address: "::"}, n2]'],
             "address-unspecified",
             ":: is no data address: ranks cannot connect to it (n1 ::)",

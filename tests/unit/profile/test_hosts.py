@@ -85,6 +85,9 @@ def test_names(text: str, names: list[str]) -> None:
         ("nodeXXX", "placeholder not filled in: `nodeXXX`", "nodeXXX"),
         ("节点1", "`节点1` is no host name", "节点1"),
         ("a" * 254, f"`{'a' * 254}` is no host name", "a" * 254),
+        ("n1 [fd00::1]", "an IPv6 address in brackets: `[fd00::1]`", "[fd00::1]"),
+        ("[FD00:0::1]:22", "an IPv6 address in brackets: `[FD00:0::1]:22`", "[FD00:0::1]:22"),
+        ("fd00::1 fd00:0::1", "duplicate host `fd00::1`", "fd00:0::1"),
     ],
 )
 def test_refusals_point_at_the_part(text: str, message: str, part: str) -> None:

@@ -113,6 +113,22 @@ def test_problems_of_an_inventory_file_say_that_they_are_about_the_inventory() -
     assert [problem.path for problem in one.problems] == [("inventory", "defaults", "nic")]
 
 
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ('"[fd00::1]"', "an IPv6 address in brackets: `[fd00::1]`"),
+        ("10.0.0.1:22", "`10.0.0.1:22` is no host name"),
+        ("10.0.0.300", "octet above 255 in `10.0.0.300`"),
+        ("a b", "`a b` is 2 addresses"),
+    ],
+)
+def test_a_data_address_is_one_name_or_address(address: str, message: str) -> None:
+    one = read(f"inventory:\n  hosts:\n    - {{host: a, address: {address}}}\nnative: {{hosts: a}}\n")
+    assert [(problem.message, problem.path) for problem in one.problems] == [
+        (message, ("inventory", "hosts", 0, "address"))
+    ]
+
+
 def test_named_instances_have_hosts_of_their_own() -> None:
     one = read(
         "inventory: inv/inv.yaml\nnative: {a: {hosts: rack1}, b: {hosts: [rack2, {x: 1}]}, c: {hosts: nobody}}\n"
