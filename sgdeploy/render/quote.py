@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import lru_cache
 from typing import ClassVar
 
 from jinja2 import Undefined
@@ -29,8 +30,11 @@ class Word(str):
     __slots__ = ()
 
 
+@lru_cache(maxsize=4096)
 def word(text: str) -> str:
     """Quote any text so that bash reads it as exactly one word and gives it on unchanged.
+
+    What was quoted is remembered: the ranks of a deployment share nearly all of their flags.
 
     Args:
         text: anything a process may get as an argument: newlines, quotes, ``$``, a leading dash, non-ASCII.

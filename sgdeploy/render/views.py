@@ -63,7 +63,7 @@ class ProcessView:
         settings: the environment, ready to stand in the script.
         cores: list for ``taskset -c``, or None.
         memory_nodes: list for ``numactl --membind``, or None.
-        command: the command line, quoted, one line per long flag.
+        command: the command line, quoted, continued on a new line before each long flag.
     """
 
     key: str
@@ -73,7 +73,7 @@ class ProcessView:
     settings: str
     cores: str | None
     memory_nodes: str | None
-    command: tuple[str, ...]
+    command: str
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ def _secret_file_missing(process: Process) -> str:
     )
 
 
-def _command(process: Process) -> tuple[str, ...]:
-    """Quote a command line and split it before each long flag, so that a script shows one flag per line."""
+def _command(process: Process) -> str:
+    """Quote a command line and break it before each long flag, so that a script shows one flag per line."""
     if not process.argv or not process.argv[0]:
         raise RenderError(f"process {plain(process.id)} has no program to run")
     below = frozenset(process.in_run_dir)
@@ -206,7 +206,7 @@ def _command(process: Process) -> tuple[str, ...]:
         if not lines or (text.startswith("--") and text != "--"):
             lines.append([])
         lines[-1].append(f'"$run_dir"/{word(text)}' if index in below else word(text))
-    return tuple(Word(" ".join(line)) for line in lines)
+    return Word(" \\\n  ".join(" ".join(line) for line in lines))
 
 
 def _activation(item: str) -> Activation:
