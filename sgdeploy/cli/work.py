@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 import shlex
@@ -20,6 +19,7 @@ from sgdeploy.deploy.events import DeploymentStatus, Event, HostState
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.errors import SgdeployError
 from sgdeploy.remote.connect import connector
+from sgdeploy.remote.waits import together
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -106,7 +106,7 @@ async def ask_all(desk: Desk, plans: Sequence[Plan]) -> tuple[list[DeploymentSta
         except SgdeployError as error:
             errors.append(error)
 
-    await asyncio.gather(*map(one, plans))
+    await together(*map(one, plans))
     return sorted(statuses, key=lambda status: status.name), errors
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import TypeAlias
 from sgdeploy.errors import HostFault, RemoteError
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession
+from sgdeploy.remote.waits import together
 from sgdeploy.words import plural
 
 SAME_CLOCK = 0.5
@@ -68,7 +68,7 @@ class Fleet:
             except (NodeError, LostHostError) as refusal:
                 refusals[name] = refusal
 
-        await asyncio.gather(*(one(name) for name in wanted))
+        await together(*(one(name) for name in wanted))
         order = {name: position for position, name in enumerate(wanted)}
         return Answers(
             dict(sorted(results.items(), key=lambda item: order[item[0]])),
@@ -93,7 +93,7 @@ class Fleet:
             measurable = max(SAME_CLOCK, received - sent)
             self.clock_offsets[name] = offset if abs(offset) > measurable else 0.0
 
-        await asyncio.gather(*(one(name) for name in self.sessions))
+        await together(*(one(name) for name in self.sessions))
 
     def has(self, host: str) -> bool:
         """Tell whether a session to the host was opened."""

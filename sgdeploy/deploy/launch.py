@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets as random
 from collections.abc import Collection, Mapping
@@ -13,6 +12,7 @@ from sgdeploy.deploy.fleet import Answers, Fleet, Refusal
 from sgdeploy.deploy.options import Owner
 from sgdeploy.plan.model import Plan, PlanHost, Process, SecretRef
 from sgdeploy.remote.base import Json, LostHostError, NodeError
+from sgdeploy.remote.waits import together
 from sgdeploy.words import plural
 
 START_SILENCE = 60.0
@@ -55,7 +55,7 @@ class Launch:
                 refusals[host.host] = refusal
 
         names = {process.host for process in processes}
-        await asyncio.gather(*(one(host) for host in self.plan.hosts if host.host in names))
+        await together(*(one(host) for host in self.plan.hosts if host.host in names))
         return Answers(results, refusals)
 
     async def _start_on(self, host: PlanHost, processes: Collection[Process]) -> Json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from sgdeploy.deploy.completion import NoCompletionError, complete
 from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
@@ -25,6 +25,7 @@ from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan, Process
 from sgdeploy.remote.base import Connector
+from sgdeploy.remote.waits import to_the_end
 from sgdeploy.words import plural
 
 HOLD = 2.0
@@ -145,7 +146,7 @@ class _Run:
             yield
         except asyncio.CancelledError as cancelled:
             if not self._launched:
-                await asyncio.shield(self._undo())
+                await to_the_end(self._undo())
                 raise CancelledRunError("interrupted before anything was started", hint=NOTHING_LEFT) from cancelled
             raise CancelledRunError(
                 "interrupted; what was started keeps running and is on record",
@@ -155,7 +156,9 @@ class _Run:
             if self.options.keep:
                 self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))
             else:
-                await asyncio.shield(self._undo())
+                # Who interrupts the clean-up wants an end, and gets it; what failed is still to be told.
+                with suppress(asyncio.CancelledError):
+                    await to_the_end(self._undo())
             raise
 
     async def _undo(self) -> None:

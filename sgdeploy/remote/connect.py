@@ -22,7 +22,7 @@ from sgdeploy.remote.logins import Login, login
 from sgdeploy.remote.session import Session
 from sgdeploy.remote.ssh import Evidence, Limits, SshChannel, dial, hang_up, start_helper
 from sgdeploy.remote.target import resolve
-from sgdeploy.remote.waits import stop
+from sgdeploy.remote.waits import stop, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +79,7 @@ class HostConnector:
     async def open_all(self, hosts: Sequence[PlanHost]) -> Opened:
         """Open every host that is not open yet; one slow or dead host never holds the others up."""
         places = asyncio.Semaphore(self.limit)
-        # With exceptions as results, a cancelled gather waits for all its children; otherwise for the first one only.
-        outcomes = await asyncio.gather(*(self._place(host, places) for host in hosts), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        outcomes = await together(*(self._place(host, places) for host in hosts))
         return Opened(
             {outcome.host.host: outcome for outcome in outcomes if isinstance(outcome, Session)},
             tuple(outcome for outcome in outcomes if isinstance(outcome, HostFault)),
@@ -93,7 +89,7 @@ class HostConnector:
         """Close all sessions at once, then the jump hosts."""
         sessions = list(self._sessions.values())
         self._sessions.clear()
-        await asyncio.gather(*(session.close() for session in sessions))
+        await together(*(session.close() for session in sessions))
         await self._hops.close()
 
     async def _place(self, host: PlanHost, places: asyncio.Semaphore) -> Session | HostFault:

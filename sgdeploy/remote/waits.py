@@ -1,4 +1,4 @@
-"""Waits with a bound, that lose neither a cancellation nor what a cancelled task had already opened."""
+"""Waits that lose neither a cancellation, nor what a cancelled task had already opened, nor a task on its way."""
 
 from __future__ import annotations
 
@@ -47,6 +47,47 @@ async def within(seconds: float, *waits: Coroutine[Any, Any, object]) -> bool:
     for task in late:
         task.cancel()
     return not late
+
+
+async def together(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """Do all of these at the same time and give their results in order, once every one of them has ended.
+
+    ``asyncio.gather`` as it is goes on at the first that fails, or that is through with being cancelled, while the
+    others still run, and use what their caller is about to close.
+
+    Raises:
+        Exception: the first failure in order, when all have ended.
+    """
+    outcomes = await asyncio.gather(*works, return_exceptions=True)
+    results: list[T] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """See a piece of work through: a cancellation that comes meanwhile is raised after it.
+
+    ``asyncio.shield`` keeps the work going, but raises at once, so that the caller takes away what the work needs.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        cancelled = await _cancelled_while(task) or cancelled
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+async def _cancelled_while(task: asyncio.Task[T]) -> asyncio.CancelledError | None:
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError as error:
+        return error
+    return None
 
 
 async def stop(task: asyncio.Task[T]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sgdeploy.deploy.events import Completion, Outcome, ProcessFailed
+from sgdeploy.deploy.events import Completion, Event, HostState, Outcome, ProcessFailed
 from sgdeploy.deploy.up import up
 from sgdeploy.errors import (
     CancelledRunError,
@@ -221,6 +221,25 @@ async def test_interrupting_keeps_what_runs_and_frees_the_lock() -> None:
     assert "sgdeploy down demo" in (caught.value.hint or "")
     assert hosts.nodes["h1"].living == {"demo/native/h1"}
     assert hosts.nodes["h1"].locked_by is None
+
+
+async def test_interrupting_the_clean_up_of_a_failure_lets_it_end_and_tells_the_failure() -> None:
+    plan, heard = make_plan(), Heard()
+    hosts = cluster(plan)
+    hosts.nodes["h2"].refuse["start"] = NodeError("h2", "hugepages-short", "asked 2020, granted 11", {})
+    running: list[asyncio.Task[None]] = []
+
+    def tell(event: Event) -> None:
+        heard(event)
+        if isinstance(event, HostState) and event.state == "stopping":
+            running[0].cancel()
+
+    running.append(asyncio.create_task(up(plan, hosts, tell, up_options())))
+    with pytest.raises(PreflightError, match="starting failed on 1 host"):
+        await running[0]
+    assert hosts.nodes["h1"].living == set()
+    assert hosts.nodes["h1"].plan is None
+    assert hosts.nodes["h1"].closed
 
 
 async def test_dry_run_changes_nothing() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sgdeploy.remote.waits import bounded, within
+from sgdeploy.remote.waits import bounded, to_the_end, together, within
 
 
 async def soon(value: str) -> str:
@@ -95,3 +95,70 @@ async def test_within_tells_whether_all_were_over() -> None:
     assert await within(5, soon("a"), soon("b"))
     assert not await within(0.01, soon("a"), never())
     assert len(asyncio.all_tasks()) <= 2
+
+
+async def slow_to_stop(done: list[str]) -> str:
+    """Need a few turns to end after a cancellation, as whoever closes something does."""
+    try:
+        return await never()
+    finally:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        done.append("ended")
+
+
+async def test_together_gives_results_in_order() -> None:
+    assert await together(soon("a"), soon("b")) == ["a", "b"]
+    assert await together() == []
+
+
+async def test_together_waits_for_all_when_one_fails() -> None:
+    done: list[str] = []
+
+    async def later() -> str:
+        await asyncio.sleep(0.01)
+        done.append("ended")
+        return ""
+
+    with pytest.raises(ValueError, match="broken"):
+        await together(fail(), later())
+    assert done == ["ended"]
+
+
+async def test_together_waits_for_all_when_it_is_cancelled() -> None:
+    done: list[str] = []
+    task = asyncio.create_task(together(never(), slow_to_stop(done), slow_to_stop(done)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["ended", "ended"]
+
+
+async def test_a_cancellation_waits_for_the_end() -> None:
+    gate, done = asyncio.Event(), []
+
+    async def clean_up() -> None:
+        await gate.wait()
+        done.append("clean")
+
+    task = asyncio.create_task(to_the_end(clean_up()))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["clean"]
+
+
+async def test_what_fails_at_the_end_counts_more_than_the_cancellation() -> None:
+    task = asyncio.create_task(to_the_end(fail()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(ValueError, match="broken"):
+        await task
+    assert await to_the_end(soon("x")) == "x"
