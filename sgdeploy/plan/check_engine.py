@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.platforms.base import TOKENIZER_APART
+from sgdeploy.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from sgdeploy.plan.layout import Context, Layout
-    from sgdeploy.plan.model import Process
 
 WARMUP = "SGLANG_WARMUP_TIMEOUT"
 
@@ -23,6 +23,10 @@ def check_engine(context: Context) -> list[Problem]:
         message = f"engine {catalogue.version} cannot be started as one process per rank: it has no --tp-rank-in-node"
         hint = "set `launch: node`, or `version: kunpeng` where the nodes have the Kunpeng fork"
         problems.append(Problem(message, hint, ("engine", "launch"), code="launch-rank"))
+    if context.tokenizer_apart and not catalogue.tokenizer_apart:
+        message = f"engine {catalogue.version} cannot tokenize apart from its ranks: only the Kunpeng fork can"
+        hint = "set `tokenizer: inside`, or `engine.version: kunpeng` where the nodes have the Kunpeng fork"
+        problems.append(Problem(message, hint, ("router", "tokenizer"), code="tokenizer-engine"))
     if engine.numa_copies and not context.platform.packs_copies:
         message = f"numa_copies has no effect on platform {context.platform.kind}: it has no packed copies"
         hint = "set `numa_copies: false`"
@@ -36,7 +40,14 @@ def check_engine(context: Context) -> list[Problem]:
 
 def check_instance(context: Context, layout: Layout) -> list[Problem]:
     """Check one instance with its merged flags and environment."""
-    return [*_chunks(layout), *_warmup(context, layout), *_remarks(context, layout)]
+    return [
+        *_chunks(layout),
+        *_warmup(context, layout),
+        *_tokenizer(context, layout),
+        *_pinning(context, layout),
+        *_bootstrap(layout),
+        *_remarks(context, layout),
+    ]
 
 
 def _chunks(layout: Layout) -> Iterator[Problem]:
@@ -64,44 +75,48 @@ def _warmup(context: Context, layout: Layout) -> Iterator[Problem]:
     yield Problem(message, hint, ("health", "timeout"), level="warning", code="warmup-limit")
 
 
+def _tokenizer(context: Context, layout: Layout) -> Iterator[Problem]:
+    """The switch must say what the plan does: with it alone the ranks open no HTTP, and nobody else does."""
+    value, planned = layout.env.values.get(TOKENIZER_APART), context.tokenizer_apart
+    if value in {None, "0", "1"} and (value == "1") is planned:
+        return
+    if planned:
+        message = f"{TOKENIZER_APART} must be 1 with `tokenizer: separate`, got {value}"
+        hint = "remove the variable: the plan sets it"
+    elif context.router is None:
+        message = f"{TOKENIZER_APART} works only with a prefill and decode split"
+        hint = "remove the variable, or use `topology: pd`"
+    else:
+        message = f"with {TOKENIZER_APART} = {value} the ranks open no HTTP, and no server beside the router is planned"
+        hint = "set `router.tokenizer: separate` instead"
+    yield Problem(message, hint, layout.env_path(TOKENIZER_APART), code="tokenizer-variable")
+
+
+def _pinning(context: Context, layout: Layout) -> Iterator[Problem]:
+    if not layout.shape.by_rank:
+        return
+    for key in ("cores", "memory_nodes"):
+        if getattr(layout.spec, key) is not None:
+            message = f"`{key}` holds for one process per node; with `launch: rank` the platform places each rank"
+            hint = f"remove it; `platform_settings` of {context.platform.kind} may have settings for it"
+            yield Problem(message, hint, (*layout.path, key), code="cores-by-rank")
+
+
+def _bootstrap(layout: Layout) -> Iterator[Problem]:
+    if layout.role == "decode" and layout.spec.bootstrap_port is not None:
+        message = "a decode instance opens no bootstrap server: the port has no effect"
+        path = (*layout.path, "bootstrap_port")
+        yield Problem(message, "set it on the prefill", path, level="warning", code="bootstrap-unused")
+
+
 def _remarks(context: Context, layout: Layout) -> Iterator[Problem]:
     for remark in context.platform.check(layout.shape, layout.flags, layout.env.values):
         if remark.subject == "flags":
             path = layout.flag_path(remark.key) if remark.key else (*layout.path, "flags")
         elif remark.subject == "env":
-            path = _env_path(context, layout, remark.key)
+            path = layout.env_path(remark.key)
         elif remark.subject == "settings":
             path = ("platform_settings", *(remark.key.split(".") if remark.key else ()))
         else:
             path = (*layout.path, "parallel", remark.key)
         yield Problem(remark.message, remark.hint, path, level=remark.level, code=remark.code)
-
-
-def _env_path(context: Context, layout: Layout, name: str) -> KeyPath:
-    """Where the profile set a variable; the platform's settings where it did not."""
-    if name in layout.spec.env:
-        return (*layout.path, "env", name)
-    return ("engine", "env", name) if name in context.profile.engine.env else ("platform_settings",)
-
-
-def check_places(processes: Sequence[Process], path: KeyPath) -> list[Problem]:
-    """Check that on each host no two processes share a core or ask for different pages at one place."""
-    cores: dict[tuple[str, int], str] = {}
-    pages: dict[tuple[str, str], tuple[int, str]] = {}
-    found: dict[str, Problem] = {}
-    for process in processes:
-        for core in process.cores or ():
-            owner = cores.setdefault((process.host, core), process.label)
-            if owner != process.label:
-                text = f"core {core} of {process.host} is planned for {owner} and for {process.label}"
-                found.setdefault("core-clash", _place(text, path, "core-clash"))
-        for write in process.hugepages:
-            value, owner = pages.setdefault((process.host, write.path), (write.value, process.label))
-            if value != write.value:
-                text = f"{owner} and {process.label} ask for {value} and {write.value} pages in {write.path}"
-                found.setdefault("pages-clash", _place(text, path, "pages-clash"))
-    return list(found.values())
-
-
-def _place(message: str, path: KeyPath, code: str) -> Problem:
-    return Problem(message, "correct `platform_settings.layout`", path, code=code)

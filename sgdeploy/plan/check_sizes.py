@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from sgdeploy.platforms.base import Platform, Shape
 
 
-def check_sizes(layout: Layout, platform: Platform) -> list[Problem]:
-    """Check ranks over nodes, pipeline stages over nodes, data and expert parallel groups over ranks."""
+PARTITION = "SGLANG_PP_LAYER_PARTITION"
+"""Variable with the number of layers of each pipeline stage, separated by commas."""
+
+
+def check_sizes(layout: Layout, platform: Platform, layers: int | None) -> list[Problem]:
+    """Check ranks over nodes, pipeline stages over nodes and layers, data and expert parallel groups over ranks.
+
+    Args:
+        layout: the instance.
+        platform: how many ranks a node holds.
+        layers: of the model, None where the profile does not say.
+    """
     at: KeyPath = (*layout.path, "parallel")
-    found = [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at)]
+    found = [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at), *_partition(layout, layers)]
     # A default that follows from sizes which are wrong is no second mistake.
     dp_counts = layout.spec.parallel.dp is not None or not found
     return [*found, *(_data_groups(layout, at) if dp_counts else ()), *_expert_groups(layout.shape, at)]
@@ -76,6 +86,33 @@ def _stages(shape: Shape, at: KeyPath) -> Iterator[Problem]:
         message = f"{plural(shape.pp, 'pipeline stage')} and {plural(shape.nodes, 'node')} do not divide by each other"
         hint = "a stage takes whole nodes, or a node takes whole stages"
         yield Problem(message, hint, (*at, "pp"), code="stages-divide")
+
+
+def _partition(layout: Layout, layers: int | None) -> Iterator[Problem]:
+    """The engine wants one entry per stage, and in sum the layers of the model; it says so only when it loads."""
+    text, stages = layout.env.values.get(PARTITION), layout.shape.pp
+    if not isinstance(text, str):
+        return
+    path = layout.env_path(PARTITION)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        message = f'{PARTITION} must be numbers of layers separated by commas, got "{text}"'
+        yield Problem(message, _example(stages, layers), path, code="partition-text")
+    elif len(parts) != stages:
+        message = f"{PARTITION} has {len(parts)} parts for {plural(stages, 'pipeline stage')}"
+        yield Problem(message, _example(stages, layers), path, code="partition-stages")
+    elif layers is not None and sum(map(int, parts)) != layers:
+        message = f"{PARTITION} places {sum(map(int, parts))} layers, and the model has {layers} (`model.layers`)"
+        yield Problem(message, _example(stages, layers), path, code="partition-layers")
+
+
+def _example(stages: int, layers: int | None) -> str:
+    if stages == 1:
+        return "remove it: there is one stage"
+    if layers is None or layers < stages:
+        return "give each stage its number of layers"
+    each, more = divmod(layers, stages)
+    return f"such as {','.join(str(each + (stage < more)) for stage in range(stages))}"
 
 
 def _data_groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:

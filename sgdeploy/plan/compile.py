@@ -7,23 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sgdeploy.engine.catalogue import VERSIONS, Catalogue, catalogue
+from sgdeploy.engine.catalogue import ENGINE, ROUTER, Catalogue, Program, catalogue
 from sgdeploy.errors import ProfileError
 from sgdeploy.plan.build import build_plan
-from sgdeploy.plan.check_engine import check_engine, check_instance, check_places
-from sgdeploy.plan.check_hosts import check_hosts, disjoint
+from sgdeploy.plan.check_engine import check_engine, check_instance
+from sgdeploy.plan.check_hosts import apart, check_hosts
+from sgdeploy.plan.check_places import check_places
 from sgdeploy.plan.check_ports import check_ports
+from sgdeploy.plan.check_router import check_router
 from sgdeploy.plan.check_sizes import check_sizes
+from sgdeploy.plan.check_split import check_split
 from sgdeploy.plan.environment import reserved_problems
-from sgdeploy.plan.flags import Layer, check_layer, sections
-from sgdeploy.plan.layout import Context, Layout, Wanted, instances, lay_out
+from sgdeploy.plan.flags import ENGINE_RULES, ROUTER_FLAGS, ROUTER_RULES, Layer, check_layer, sections
+from sgdeploy.plan.layout import Context, Layout, Wanted, lay_out
 from sgdeploy.plan.model import Plan
+from sgdeploy.plan.routing import Routing, lay_out_router
 from sgdeploy.platforms.base import Platform
 from sgdeploy.platforms.registry import kinds, platform
 from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.judge import ROUTER_HOST
 from sgdeploy.profile.load import Draft, draft
+from sgdeploy.profile.router_schema import Router
 from sgdeploy.profile.schema import Engine
 from sgdeploy.profile.suggest import did_you_mean
+from sgdeploy.profile.topologies import instances
+
+ROUTER_VERSION: str = Router.model_fields["version"].default
+"""Version whose flags are taken where a profile names none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class _Read:
     """What can be told of a tree whatever else is wrong with it; None where it cannot."""
 
     catalogue: Catalogue | None
+    router_catalogue: Catalogue | None
     platform: Platform | None
     layers: Mapping[KeyPath, Layer]
     problems: tuple[Problem, ...]
@@ -77,22 +88,26 @@ def plan_draft(read: Draft) -> tuple[Plan | None, list[Problem]]:
     problems = list(known.problems)
     if read.profile is None or known.catalogue is None or known.platform is None:
         return None, problems
-    context = Context(read.profile, known.platform, known.catalogue, known.layers)
+    context = Context(read.profile, known.platform, known.catalogue, known.router_catalogue, known.layers)
     problems += check_engine(context)
     wanted = [
-        Wanted(name, where, spec, read.hosts.get((*where, "hosts"), ()))
-        for where, (name, spec) in instances(read.profile).items()
+        Wanted(spot, spec, read.hosts.get((*spot.path, "hosts"), ())) for spot, spec in instances(read.profile).items()
     ]
     peopled = [instance for instance in wanted if instance.hosts]
-    problems += check_hosts(peopled)
-    layouts = [lay_out(context, instance, index) for index, instance in enumerate(peopled)]
-    problems += _check_layouts(context, layouts)
-    # Instances that share a host want the same ports as well; that is the same mistake.
-    problems += check_ports(layouts) if disjoint(peopled) else []
-    if read.inventory is None or len(peopled) < len(wanted) or any(p.level == "error" for p in problems):
+    hosts = read.hosts.get(ROUTER_HOST, ())
+    problems += check_hosts(peopled, hosts)
+    layouts: list[Layout] = []
+    for instance in peopled:
+        layouts.append(lay_out(context, instance, layouts))
+    routing = lay_out_router(context, context.router, hosts[0], layouts) if context.router and hosts else None
+    problems += _check_layouts(context, layouts, routing)
+    # Instances that share a host without cores of their own may want the same ports as well; that is the same mistake.
+    problems += check_ports(layouts, routing) if apart(peopled) else []
+    complete = len(peopled) == len(wanted) and (context.router is None or routing is not None)
+    if read.inventory is None or not complete or any(p.level == "error" for p in problems):
         return None, problems
-    plan = build_plan(context, read.inventory, layouts)
-    problems += check_places(plan.processes, ("platform_settings",))
+    plan = build_plan(context, read.inventory, layouts, routing)
+    problems += check_places(plan.processes, {layout.unit: layout for layout in layouts})
     return plan, problems
 
 
@@ -107,41 +122,44 @@ def clean(problems: Sequence[Problem]) -> list[Problem]:
     return list(kept.values())
 
 
-def _check_layouts(context: Context, layouts: Sequence[Layout]) -> list[Problem]:
+def _check_layouts(context: Context, layouts: Sequence[Layout], routing: Routing | None) -> list[Problem]:
     problems: list[Problem] = []
     for layout in layouts:
-        problems += check_sizes(layout, context.platform)
+        problems += check_sizes(layout, context.platform, context.profile.model.layers)
         problems += check_instance(context, layout)
-    return problems
+    problems += check_split(layouts)
+    return problems if routing is None else problems + check_router(context, routing, layouts)
 
 
 def _read(tree: Mapping[str, Any]) -> _Read:
-    """Check what needs no valid profile: the words for engine and platform, settings, flags, variable names."""
+    """Check what needs no valid profile: the words for programs and platform, settings, flags, variable names."""
     problems: list[Problem] = []
-    flags = _catalogue(tree, problems)
+    engine = _catalogue(tree.get("engine"), ENGINE, Engine().version, problems)
+    router = _catalogue(tree["router"], ROUTER, ROUTER_VERSION, problems) if "router" in tree else None
     hardware = _platform(tree, problems)
     layers: dict[KeyPath, Layer] = {}
     for path, mapping in sections(tree, "flags").items():
+        flags, rules = (router, ROUTER_RULES) if path == ROUTER_FLAGS else (engine, ENGINE_RULES)
         if flags is not None:
-            layers[path], wrong = check_layer(flags, mapping, path)
+            layers[path], wrong = check_layer(flags, rules, mapping, path)
             problems += wrong
     for path, mapping in sections(tree, "env").items():
         problems += reserved_problems(mapping, path)
-    return _Read(flags, hardware, layers, tuple(problems))
+    return _Read(engine, router, hardware, layers, tuple(problems))
 
 
-def _catalogue(tree: Mapping[str, Any], problems: list[Problem]) -> Catalogue | None:
-    engine = tree.get("engine")
-    version = engine.get("version") if isinstance(engine, Mapping) else None
+def _catalogue(section: Any, program: Program, default: str, problems: list[Problem]) -> Catalogue | None:
+    """Read the catalogue that a section's ``version`` names; an unknown one is a problem."""
+    version = section.get("version") if isinstance(section, Mapping) else None
     if version is None:
-        version = Engine().version
-    if version in VERSIONS:
-        return catalogue(version)
+        version = default
+    if version in program.versions:
+        return catalogue(version, program)
     if not isinstance(version, str):
         return None
-    problems.append(_unknown("engine version", version, VERSIONS, ("engine", "version")))
-    # The flags are looked at all the same, with the engine that was probably meant.
-    return catalogue(did_you_mean(version, VERSIONS) or VERSIONS[-1])
+    problems.append(_unknown(f"{program.name} version", version, program.versions, (program.name, "version")))
+    # The flags are looked at all the same, with the program that was probably meant.
+    return catalogue(did_you_mean(version, program.versions) or program.versions[-1], program)
 
 
 def _platform(tree: Mapping[str, Any], problems: list[Problem]) -> Platform | None:

@@ -13,7 +13,6 @@ from sgdeploy.profile.variables import keeper
 
 if TYPE_CHECKING:
     from sgdeploy.plan.model import EnvValue
-    from sgdeploy.platforms.base import Platform, Shape
     from sgdeploy.profile.schema import EnvSetting
 
 SEARCH_PATHS = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "INCLUDE", "PATH", "PYTHONPATH"})
@@ -25,38 +24,50 @@ TITLES = "SPT_NOENV"
 
 @dataclass(frozen=True)
 class Environment:
-    """What one instance exports.
+    """What the processes of one instance export, or the router.
 
     Attributes:
         values: name → text or secret reference.
         prepend: search path → entries, first entry first.
-        set_by_profile: names that the profile itself set; they win over what differs from host to host.
+        keys: names that the profile sets → where, the highest layer; they win over what differs from host to host.
     """
 
     values: Mapping[str, EnvValue]
     prepend: Mapping[str, tuple[str, ...]]
-    set_by_profile: frozenset[str]
+    keys: Mapping[str, KeyPath]
 
 
-def environment(platform: Platform, shape: Shape, *layers: Mapping[str, EnvSetting]) -> Environment:
-    """Lay a profile's ``env`` mappings over the platform's own; lowest first, None removes."""
+def environment(
+    base: Mapping[str, str],
+    prepend: Mapping[str, tuple[str, ...]],
+    *layers: tuple[KeyPath, Mapping[str, EnvSetting]],
+) -> Environment:
+    """Lay a profile's ``env`` mappings over a platform's variables and search paths; lowest first, None removes.
+
+    Args:
+        base: the platform's variables.
+        prepend: the platform's search paths.
+        layers: where each mapping stands, and what it holds.
+    """
     given: dict[str, EnvSetting] = {}
-    for layer in layers:
+    keys: dict[str, KeyPath] = {}
+    for path, layer in layers:
         given |= layer
-    values: dict[str, EnvValue] = dict(platform.env(shape))
-    prepend = dict(platform.env_prepend(shape))
+        keys |= {name: (*path, name) for name in layer}
+    values: dict[str, EnvValue] = dict(base)
+    paths = dict(prepend)
     for name, setting in given.items():
         if setting is None:
             values.pop(name, None)
-            prepend.pop(name, None)
+            paths.pop(name, None)
         elif isinstance(setting, Secret):
             values[name] = SecretRef(secret=f"env:{setting.name}")
         elif name in SEARCH_PATHS:
-            prepend[name] = (*_entries(text(setting)), *prepend.get(name, ()))
+            paths[name] = (*_entries(text(setting)), *paths.get(name, ()))
         else:
             values[name] = text(setting)
     values[TITLES] = "1"
-    return Environment(values, prepend, frozenset(given))
+    return Environment(values, paths, keys)
 
 
 def text(setting: str | float | bool) -> str:

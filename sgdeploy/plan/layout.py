@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sgdeploy.plan.endpoint import endpoint
 from sgdeploy.plan.environment import Environment, environment
 from sgdeploy.plan.flags import Layer, merge_flags
-from sgdeploy.platforms.base import HTTP_PORT, Shape
-from sgdeploy.profile.schema import Instance
+from sgdeploy.platforms.base import HTTP_PORT, Launch, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sgdeploy.engine.catalogue import Catalogue
-    from sgdeploy.plan.model import Role
     from sgdeploy.platforms.base import Platform
     from sgdeploy.problems import KeyPath
     from sgdeploy.profile.inventory import Host
-    from sgdeploy.profile.schema import FlagValue, Profile
+    from sgdeploy.profile.router_schema import Router
+    from sgdeploy.profile.schema import EnvSetting, FlagValue, Instance
+    from sgdeploy.profile.topologies import EngineRole, Profile, Spot
+
+SHARED_STEP = 100
+"""How far the default HTTP ports of two instances on one host are apart."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Layout:
         env: its environment.
     """
 
-    role: Role
+    role: EngineRole
     name: str | None
     path: KeyPath
     spec: Instance
@@ -71,82 +75,161 @@ class Layout:
         """Its selector: ``native`` or ``native/a``."""
         return self.role if self.name is None else f"{self.role}/{self.name}"
 
+    @property
+    def lead(self) -> Host:
+        """The host of node rank 0."""
+        return self.hosts[0]
+
+    @property
+    def meeting(self) -> str:
+        """Where its ranks meet: ``10.0.0.1:5000``."""
+        return endpoint(self.shape.leader_address, self.ports.rendezvous)
+
     def flag_path(self, name: str) -> KeyPath:
         """Where the profile set a flag, the highest layer first; the instance itself where it did not."""
-        for layer in reversed(self.layers):
-            if name in layer.keys:
-                return layer.keys[name]
-        return self.path
+        return flag_path(self.layers, name) or self.path
+
+    def env_path(self, name: str) -> KeyPath:
+        """Where the profile set a variable; the platform's settings where it did not."""
+        return self.env.keys.get(name, ("platform_settings",))
 
 
 @dataclass(frozen=True)
 class Wanted:
     """An instance of the profile and the hosts it selects, in the order written."""
 
-    name: str | None
-    path: KeyPath
+    spot: Spot
     spec: Instance
     hosts: tuple[Host, ...]
 
-
-def instances(profile: Profile) -> dict[KeyPath, tuple[str | None, Instance]]:
-    """Give a profile's instances by where they stand."""
-    native = profile.native
-    if isinstance(native, Instance):
-        return {("native",): (None, native)}
-    return {("native", name): (name, instance) for name, instance in native.items()}
+    @property
+    def path(self) -> KeyPath:
+        """Where it stands in the profile."""
+        return self.spot.path
 
 
 @dataclass(frozen=True)
 class Context:
-    """What all instances of a profile share."""
+    """What all instances of a profile share.
+
+    Attributes:
+        profile: what was written.
+        platform: the hardware, with its settings.
+        catalogue: flags of the engine.
+        router_catalogue: flags of the router, None where the topology has none.
+        layers: every ``flags`` mapping of the profile, normalised, by its path.
+    """
 
     profile: Profile
     platform: Platform
     catalogue: Catalogue
+    router_catalogue: Catalogue | None
     layers: Mapping[KeyPath, Layer]
 
+    @property
+    def router(self) -> Router | None:
+        """What the profile says about the router."""
+        found: Router | None = getattr(self.profile, "router", None)
+        return found
 
-def lay_out(context: Context, wanted: Wanted, index: int) -> Layout:
-    """Derive everything about the ``index``-th instance of its role."""
-    engine, platform, spec = context.profile.engine, context.platform, wanted.spec
+    @property
+    def tokenizer_apart(self) -> bool:
+        """Whether HTTP and tokenizing happen in servers beside the router."""
+        return self.router is not None and self.router.tokenizer == "separate"
+
+    @property
+    def engine_env(self) -> tuple[KeyPath, Mapping[str, EnvSetting]]:
+        """The variables of every process, and where they stand."""
+        return ("engine", "env"), self.profile.engine.env
+
+    def launch(self, role: str) -> Launch:
+        """Say how processes of a role are started."""
+        engine = self.profile.engine
+        by_rank = engine.launch == "rank"
+        return Launch(role, self.profile.model.path, by_rank, engine.numa_copies, self.tokenizer_apart)
+
+    def layers_at(self, *paths: KeyPath) -> tuple[Layer, ...]:
+        """Give the flag layers that the profile has at these places."""
+        return tuple(self.layers[path] for path in paths if path in self.layers)
+
+
+def lay_out(context: Context, wanted: Wanted, earlier: Sequence[Layout]) -> Layout:
+    """Derive everything about an instance.
+
+    Args:
+        context: what it shares with the others.
+        wanted: the instance.
+        earlier: those laid out before it; ports that the profile leaves open keep out of their way.
+    """
+    platform, spec, spot = context.platform, wanted.spec, wanted.spot
     hosts = leader_first(wanted.hosts, spec.leader)
-    sizes = spec.parallel
-    role: Role = "native"
-    rendezvous = spec.rendezvous.port or platform.rendezvous_port(role, index)
-    shape = Shape(
-        role=role,
+    shape = _shape(context, wanted, hosts, sum(layout.role == spot.role for layout in earlier))
+    layers = context.layers_at(("engine", "flags"), (*spot.path, "flags"))
+    flags = merge_flags(platform.flags(shape), *(layer.values for layer in layers))
+    names = {host.name for host in hosts}
+    beside = sum(not names.isdisjoint(host.name for host in layout.hosts) for layout in earlier)
+    base = {**platform.env(shape), **platform.size_env(shape)}
+    return Layout(
+        role=spot.role,
+        name=spot.name,
+        path=spot.path,
+        spec=spec,
+        hosts=hosts,
+        shape=shape,
+        ports=Ports(
+            http=spec.port or HTTP_PORT + SHARED_STEP * beside,
+            bootstrap=_bootstrap(context, wanted, hosts[0], earlier),
+            rendezvous=shape.rendezvous_port,
+            derived=platform.derived_ports(shape, dp_attention=flags.get("enable-dp-attention") is True),
+        ),
+        flags=flags,
+        layers=layers,
+        env=environment(base, platform.env_prepend(shape), context.engine_env, ((*spot.path, "env"), spec.env)),
+    )
+
+
+def _shape(context: Context, wanted: Wanted, hosts: tuple[Host, ...], index: int) -> Shape:
+    platform, sizes, launch = context.platform, wanted.spec.parallel, context.launch(wanted.spot.role)
+    return Shape(
+        role=launch.role,
+        model_path=launch.model_path,
+        by_rank=launch.by_rank,
+        numa_copies=launch.numa_copies,
+        tokenizer_apart=launch.tokenizer_apart,
         index=index,
         nodes=len(hosts),
         tp=sizes.tp,
         pp=sizes.pp,
         dp=sizes.dp or platform.default_dp(len(hosts), sizes.pp),
         ep=sizes.ep or platform.default_ep(sizes.tp),
-        by_rank=engine.launch == "rank",
-        numa_copies=engine.numa_copies,
         leader_address=hosts[0].address,
-        rendezvous_port=rendezvous,
+        rendezvous_port=wanted.spec.rendezvous.port or platform.rendezvous_port(launch.role, index),
     )
-    paths: tuple[KeyPath, ...] = (("engine", "flags"), (*wanted.path, "flags"))
-    layers = tuple(context.layers[path] for path in paths if path in context.layers)
-    flags = merge_flags(platform.flags(shape), *(layer.values for layer in layers))
-    derived = platform.derived_ports(shape, dp_attention=flags.get("enable-dp-attention") is True)
-    bootstrap = spec.bootstrap_port or platform.bootstrap_port
-    return Layout(
-        role=role,
-        name=wanted.name,
-        path=wanted.path,
-        spec=spec,
-        hosts=hosts,
-        shape=shape,
-        ports=Ports(spec.port or HTTP_PORT, bootstrap, rendezvous, derived),
-        flags=flags,
-        layers=layers,
-        env=environment(platform, shape, engine.env, spec.env),
-    )
+
+
+def _bootstrap(context: Context, wanted: Wanted, lead: Host, earlier: Sequence[Layout]) -> int | None:
+    """Give the bootstrap port: the first one that no earlier prefill has on the host where the server is.
+
+    The server is part of what serves HTTP for a prefill: its leader, or with separate tokenizers the one beside the
+    router (engine 0.5.23 starts it with the tokenizer; that the fork does so too is an assumption).
+    """
+    default = context.platform.bootstrap_ports.get(wanted.spot.role)
+    if wanted.spot.role == "decode" or wanted.spec.bootstrap_port is not None or default is None:
+        return None if wanted.spot.role == "decode" else wanted.spec.bootstrap_port
+    taken = {
+        layout.ports.bootstrap
+        for layout in earlier
+        if layout.role == "prefill" and (context.tokenizer_apart or layout.lead == lead)
+    }
+    return next(port for port in range(default, default + len(taken) + 1) if port not in taken)
 
 
 def leader_first(hosts: tuple[Host, ...], leader: str | None) -> tuple[Host, ...]:
     """Move the leader to node rank 0; a leader that is not among the hosts changes nothing (a check names it)."""
     first = tuple(host for host in hosts if host.name == leader)
     return (*first, *(host for host in hosts if host.name != leader))
+
+
+def flag_path(layers: Sequence[Layer], name: str) -> KeyPath | None:
+    """Where the profile set a flag, the highest layer first; None where it did not."""
+    return next((layer.keys[name] for layer in reversed(layers) if name in layer.keys), None)

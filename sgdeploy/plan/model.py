@@ -179,6 +179,22 @@ class Process(Frozen):
         return self.label.replace("/", "-")
 
 
+class Worker(Frozen):
+    """A server that the router hands requests to.
+
+    Attributes:
+        url: as the router knows it.
+        role: what it does.
+        unit: selector of the process that serves there: its instance, or a tokenizer.
+        bootstrap: port at which decode asks it for KV cache, null for decode.
+    """
+
+    url: str
+    role: Literal["prefill", "decode"]
+    unit: str
+    bootstrap: int | None = None
+
+
 class FrontDoor(Frozen):
     """Where a client sends requests, and the completion that proves that the deployment serves.
 
@@ -188,6 +204,7 @@ class FrontDoor(Frozen):
         port: HTTP port.
         model: name to put into the request.
         api_key: the key that the front door asks for, or null.
+        workers: whom the router must know, in the order in which prefill buckets are meant; empty without a router.
     """
 
     host: str
@@ -195,6 +212,7 @@ class FrontDoor(Frozen):
     port: int
     model: str
     api_key: SecretRef | None = None
+    workers: tuple[Worker, ...] = ()
 
     @property
     def url(self) -> str:

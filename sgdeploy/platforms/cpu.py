@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sgdeploy.platforms.base import EnvTexts, Platform, Remark, Shape
+from sgdeploy.platforms.base import EnvTexts, Launch, Platform, Remark, Shape
 from sgdeploy.profile.parts import Section
 
 if TYPE_CHECKING:
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     from sgdeploy.profile.schema import FlagValue
 
 BIND = "SGLANG_CPU_OMP_THREADS_BIND"
+
+SPLIT_FLAGS: Mapping[str, FlagValue] = MappingProxyType(
+    {
+        "disaggregation-transfer-backend": "mooncake_tcp",
+        "disable-radix-cache": True,
+        "disable-overlap-schedule": True,
+    }
+)
+"""What prefill and decode need without an accelerator: transfer over TCP, and neither cached prefixes nor overlapped
+steps, which use CUDA events (engine 0.5.23, seen on CPU)."""
+
+DECODE_FLAGS: Mapping[str, FlagValue] = MappingProxyType({"disaggregation-decode-retraction-backup": "cpu_tensor"})
+"""Decode's default wants pinned host memory, which needs CUDA (engine 0.5.23, seen on CPU)."""
 
 
 class CpuSettings(Section):
@@ -39,15 +53,20 @@ class Cpu(Platform):
     kind: ClassVar[str] = "cpu"
     settings: CpuSettings = field(default_factory=CpuSettings)
 
-    def flags(self, shape: Shape) -> dict[str, FlagValue]:
-        """Give ``--device cpu``."""
-        del shape
-        return {"device": "cpu"}
+    def flags(self, launch: Launch) -> dict[str, FlagValue]:
+        """Give ``--device cpu`` and, with a split, what it needs without an accelerator."""
+        if launch.role == "router":
+            return {}
+        split = SPLIT_FLAGS if launch.role in {"prefill", "decode"} else {}
+        return {"device": "cpu", **split, **(DECODE_FLAGS if launch.role == "decode" else {})}
 
-    def env(self, shape: Shape) -> EnvTexts:
+    def env(self, launch: Launch) -> EnvTexts:
         """Give the switch to the CPU engine, and thread settings where they were asked for."""
-        del shape
-        env = {"SGLANG_USE_CPU_ENGINE": "1"}
+        if launch.role == "router":
+            return super().env(launch)
+        env = {"SGLANG_USE_CPU_ENGINE": "1", **super().env(launch)}
+        if launch.role == "tokenizer":
+            return env
         if self.settings.threads_bind is not None:
             env[BIND] = self.settings.threads_bind
         if self.settings.omp_threads is not None:

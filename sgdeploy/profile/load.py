@@ -16,11 +16,12 @@ from sgdeploy.profile.layers import Layers
 from sgdeploy.profile.messages import dotted
 from sgdeploy.profile.nodes import Node, plain
 from sgdeploy.profile.places import Places
+from sgdeploy.profile.topologies import written
 
 if TYPE_CHECKING:
     from sgdeploy.problems import KeyPath, Problem
     from sgdeploy.profile.inventory import Host, Inventory
-    from sgdeploy.profile.schema import Profile
+    from sgdeploy.profile.topologies import Profile
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Draft:
         problems: everything found, each with its place, in the order of files and lines.
         files: every file that was read, the profile first.
         base_dir: absolute folder of the profile.
-        hosts: hosts of each instance in order, by the path of its ``hosts`` key; left out where not all are known.
+        hosts: hosts of each instance in order, by the path of its ``hosts`` key, and of the router by that of its
+            ``host``; left out where not all are known.
     """
 
     path: Path
@@ -123,9 +125,6 @@ def _in_order(problems: Sequence[Problem], names: Sequence[str]) -> tuple[Proble
 
 
 def _host_files(tree: Mapping[str, Any]) -> list[Path]:
-    native = tree.get("native")
-    if not isinstance(native, dict):
-        return []
-    specs = [one.get("hosts") for one in (native, *native.values()) if isinstance(one, dict)]
+    specs = [instance.get("hosts") for _, instance in written(tree)]
     files = [spec["file"] for spec in specs if isinstance(spec, dict) and isinstance(spec.get("file"), str)]
     return [path for path in map(Path, files) if path.is_file()]

@@ -11,7 +11,7 @@ from sgdeploy.profile.suggest import did_you_mean
 from sgdeploy.profile.vocabulary import homes_of, keys_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
@@ -40,10 +40,12 @@ _SHOWN = 60
 _EXAMPLES: dict[KeyPath, str] = {
     ("version",): "write version: 1",
     ("name",): "write name: my-deployment",
-    ("topology",): "write topology: native",
     ("platform",): "write the hardware of the nodes, such as platform: kunpeng-920f",
     ("model",): "write model: {path: /path/of/the/weights}",
     ("native",): "write native: {hosts: …, parallel: {tp: …}}",
+    ("prefill",): "write prefill: {hosts: …, parallel: {tp: …}}, or several by name",
+    ("decode",): "write decode: {hosts: …, parallel: {tp: …}}, or several by name",
+    ("router",): "write router: {host: …}",
 }
 
 
@@ -74,13 +76,16 @@ def got(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
-def schema_problems(error: ValidationError, model: type[BaseModel], tree: Any) -> list[Problem]:
+def schema_problems(
+    error: ValidationError, model: type[BaseModel], tree: Any, elsewhere: Callable[[KeyPath], str | None] | None = None
+) -> list[Problem]:
     """Translate all errors of one validation.
 
     Args:
         error: what pydantic found.
         model: the schema, for the keys that are known at a spot.
         tree: the plain values that were validated.
+        elsewhere: says of an unknown key why it is not known here although it is known elsewhere, or None.
     """
     problems: list[Problem] = []
     explained: set[KeyPath] = set()
@@ -91,7 +96,7 @@ def schema_problems(error: ValidationError, model: type[BaseModel], tree: Any) -
         if one["type"] == "missing":
             missing[path] = _missing(path)
         elif one["type"] == "extra_forbidden":
-            problem, meant = _unknown(path, model, tree, absent)
+            problem, meant = _unknown(path, model, tree, absent, elsewhere(path) if elsewhere else None)
             problems.append(problem)
             explained.update({meant} if meant else set())
         else:
@@ -121,7 +126,9 @@ def _missing(path: KeyPath) -> Problem:
     return Problem(f"the key `{path[-1]}` is missing{where}", hint, path, at="key", code="key-missing")
 
 
-def _unknown(path: KeyPath, model: type[BaseModel], tree: Any, absent: set[KeyPath]) -> tuple[Problem, KeyPath | None]:
+def _unknown(
+    path: KeyPath, model: type[BaseModel], tree: Any, absent: set[KeyPath], elsewhere: str | None
+) -> tuple[Problem, KeyPath | None]:
     """Explain a key that the schema does not know; also tell which missing key it was probably meant to be."""
     word, above = str(path[-1]), path[:-1]
     known = keys_at(model, above, tree)
@@ -132,6 +139,8 @@ def _unknown(path: KeyPath, model: type[BaseModel], tree: Any, absent: set[KeyPa
     hint: str | None = None
     if guess:
         hint = f"did you mean `{guess}`?"
+    elif elsewhere:
+        hint = elsewhere
     elif homes:
         hint = f"this key belongs at `{'` or `'.join(homes[:3])}`"
     elif "flags" in known and re.fullmatch(r"[a-z][a-z0-9_-]*", word):

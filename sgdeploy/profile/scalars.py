@@ -92,6 +92,41 @@ Duration = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 """A TCP port."""
 
+_CORE_RANGE = re.compile(r"\s*(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*", re.ASCII)
+
+
+def _cores(value: Any) -> tuple[int, ...]:
+    if value == "any":
+        return ()
+    items = [value] if isinstance(value, (int, str)) else value
+    if isinstance(value, bool) or not isinstance(items, (list, tuple)) or not items:
+        raise refusal("must be cores such as 0-15,32 or a list of numbers, or any for no pinning")
+    cores: list[int] = []
+    for item in items:
+        parts = [str(item)] if isinstance(item, int) and not isinstance(item, bool) else str(item).split(",")
+        for match in map(_CORE_RANGE.fullmatch, parts):
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if first > last:
+                raise refusal("must be cores such as 0-15,32 or a list of numbers, or any for no pinning")
+            cores += range(first, last + 1)
+    return tuple(sorted(set(cores)))
+
+
+Cores = Annotated[
+    tuple[int, ...],
+    PlainValidator(_cores),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^(any|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$"},
+                {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1},
+            ]
+        }
+    ),
+]
+"""Cores or memory nodes, ascending: written as a number, as ``0-15,32`` or as a list; ``any`` is the empty one."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 """Name of a deployment, an instance or a group: it becomes part of process ids, folders and file names."""
 

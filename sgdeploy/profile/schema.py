@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
+from pydantic import BaseModel, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
 from sgdeploy.profile.inventory_schema import InventorySection
 from sgdeploy.profile.parts import HostSpec, Section, by_shape
-from sgdeploy.profile.scalars import Duration, EnvName, Name, Port, Secret, env_setting, flag_value, version_one
+from sgdeploy.profile.scalars import (
+    Cores,
+    Duration,
+    EnvName,
+    Name,
+    Port,
+    Secret,
+    env_setting,
+    flag_value,
+    version_one,
+)
 
 FlagValue = Annotated[
     bool | int | float | str | Secret | list[Any] | dict[str, Any] | None,
@@ -28,8 +38,8 @@ EnvSetting = Annotated[
         }
     ),
 ]
-Flags: TypeAlias = "dict[str, FlagValue]"
-Env: TypeAlias = "dict[EnvName, EnvSetting]"
+Flags: TypeAlias = dict[str, FlagValue]
+Env: TypeAlias = dict[EnvName, EnvSetting]
 
 _FLAGS = "Engine flags by their own long names, without the leading dashes; null removes a lower layer's flag."
 _ENV = "Environment variables of every process; null removes a lower layer's variable."
@@ -41,6 +51,9 @@ class Model(Section):
     path: Annotated[str, Field(min_length=1, description="Folder of the weights on every node.")]
     served_name: str | None = Field(
         default=None, description="Name that clients put into requests; default: the engine's own (the path)."
+    )
+    layers: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Number of its layers; a pipeline layer partition is held against it."
     )
 
 
@@ -62,7 +75,9 @@ class Parallel(Section):
 class Rendezvous(Section):
     """Where the ranks of an instance meet (torch.distributed)."""
 
-    port: Port | None = Field(default=None, description="Default: the platform's (kunpeng-920f native 5010).")
+    port: Port | None = Field(
+        default=None, description="Default: the platform's (kunpeng-920f: native 5010, prefill 5000, decode 5010)."
+    )
 
 
 class Instance(Section):
@@ -73,7 +88,16 @@ class Instance(Section):
     parallel: Parallel = Parallel()
     rendezvous: Rendezvous = Rendezvous()
     port: Port | None = Field(default=None, description="HTTP port of rank 0 (rank r gets port + r); default 30000.")
-    bootstrap_port: Port | None = Field(default=None, description="Default: the platform's (kunpeng-920f 9001).")
+    bootstrap_port: Port | None = Field(
+        default=None,
+        description="Where decode asks a prefill for its KV cache; default: the platform's (kunpeng-920f 9001).",
+    )
+    cores: Cores | None = Field(
+        default=None, description="Cores of each process with `launch: node`, such as 0-31; default: the platform's."
+    )
+    memory_nodes: Cores | None = Field(
+        default=None, description="NUMA nodes that hold the memory of each process with `launch: node`; default: any."
+    )
     flags: Flags = Field(default_factory=dict, description=_FLAGS)
     env: Env = Field(default_factory=dict, description=_ENV)
 
@@ -164,27 +188,3 @@ class ProfileBase(Section):
     engine: Engine = Engine()
     node: Node = Node()
     health: HealthSettings = HealthSettings()
-
-
-class NativeProfile(ProfileBase):
-    """``topology: native``: one instance, or a mapping of named instances."""
-
-    topology: Literal["native"]
-    native: Instances
-
-
-Profile: TypeAlias = NativeProfile
-"""Union over ``topology`` (a discriminated union as soon as there is more than one)."""
-
-TOPOLOGIES = ("native",)
-"""Topologies that this release plans."""
-
-LATER_TOPOLOGIES = ("pd", "two-bucket-prefill")
-"""Topologies that later releases plan; said instead of calling the word unknown."""
-
-
-class OtherProfile(ProfileBase):
-    """What can be checked of a profile whose topology is not known: the keys that every topology has."""
-
-    model_config = ConfigDict(extra="ignore")
-    topology: Any

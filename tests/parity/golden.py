@@ -13,7 +13,9 @@ from typing import Any
 
 from sgdeploy.plan.model import Process
 
-DATA = Path(__file__).resolve().parent.parent / "golden" / "native"
+DATA = Path(__file__).resolve().parent.parent / "golden"
+FILES = {file.stem: file for folder in ("native", "split") for file in sorted((DATA / folder).glob("*.json"))}
+"""Every captured run by its name."""
 
 ALIASES = {"--model": "--model-path", "--dp": "--dp-size", "--tp": "--tp-size"}
 
@@ -36,6 +38,15 @@ LAUNCHER_ONLY = frozenset(
 )
 """Variables of the launcher itself; no part of what an engine process needs."""
 
+FRONT = frozenset({"router", "tokenizer"})
+MEANINGLESS_IN_FRONT = frozenset(
+    {
+        *("TP_SIZE", "DP_SIZE", "EP_SIZE", "PP_SIZE", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "IS_PREFILL"),
+        *("SGLANG_KUNPENG_MAX_CUR_LEN", "SGLANG_KUNPENG_MAX_SEQ_NUM"),
+    }
+)
+"""Variables that the scripts happen to export to the router and to tokenizers, which hold no rank."""
+
 SEARCH_PATHS = frozenset({"LD_LIBRARY_PATH", "CPATH", "INCLUDE", "LIBRARY_PATH"})
 
 
@@ -44,7 +55,7 @@ class Captured:
     """One process of the reference."""
 
     node: str
-    node_rank: int
+    node_rank: int | None
     rank_in_node: int | None
     cpu: str | None
     argv: list[str]
@@ -53,17 +64,38 @@ class Captured:
     conda_env: str
     hpckit_setvars: bool
 
+    @property
+    def role(self) -> str:
+        """What it does, as its command line says."""
+        if "sglang_router.launch_router" in self.argv:
+            return "router"
+        if self.env.get("LD_PRELOAD"):
+            return "tokenizer"
+        mode = "--disaggregation-mode"
+        return self.argv[self.argv.index(mode) + 1] if mode in self.argv else "native"
+
+    @property
+    def port(self) -> int:
+        """Its HTTP port; the router's is its own default where it is not said."""
+        return int(self.argv[self.argv.index("--port") + 1]) if "--port" in self.argv else 30000
+
 
 def load(name: str) -> list[Captured]:
     """Unpack a golden file."""
-    data = json.loads((DATA / name).read_text(encoding="utf-8"))
+    data = json.loads(FILES[name].read_text(encoding="utf-8"))
     return [_unpack(data, record) for record in data["processes"]]
 
 
 def kernel_module(name: str) -> list[str]:
     """Give the command by which the reference loads the kernel module."""
-    commands: list[list[str]] = json.loads((DATA / name).read_text(encoding="utf-8"))["kernel_module_argv"]
+    commands: list[list[str]] = json.loads(FILES[name].read_text(encoding="utf-8"))["kernel_module_argv"]
     return next(words for words in commands if words[0] == "insmod")
+
+
+def kernel_module_hosts(name: str) -> list[str]:
+    """Give the hosts on which the reference loads it."""
+    hosts: list[str] = json.loads(FILES[name].read_text(encoding="utf-8"))["kernel_module_nodes"]
+    return hosts
 
 
 def _unpack(data: dict[str, Any], record: dict[str, Any]) -> Captured:
@@ -119,6 +151,8 @@ def _env_differences(planned: Process, captured: Captured) -> list[str]:
     found: list[str] = []
     for name, value in captured.env.items():
         if name in LAUNCHER_ONLY or name.startswith("PREFILL_") or (name.startswith("DECODE_") and "SIZE" in name):
+            continue
+        if planned.role in FRONT and name in MEANINGLESS_IN_FRONT:
             continue
         if name in SEARCH_PATHS:
             wanted: object = tuple(entry for entry in value.split(":") if entry)

@@ -1,4 +1,4 @@
-"""The shipped Kunpeng profile against captured runs of the reference, process by process."""
+"""The shipped Kunpeng profiles against captured runs of the reference, process by process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,21 @@ import pytest
 
 from sgdeploy.errors import ProfileError
 from sgdeploy.plan.compile import compile_profile
-from tests.parity.golden import DATA, differences, kernel_module, load
+from sgdeploy.plan.model import Process
+from tests.parity.golden import FILES, Captured, differences, kernel_module, kernel_module_hosts, load
 
 HERE = Path(__file__).resolve().parent
-SEEDS = sorted(file.stem for file in DATA.glob("seed_native_*.json"))
+SEEDS = sorted(name for name in FILES if name.startswith("seed_"))
+
+
+def captured_key(process: Captured) -> tuple[str, str, int]:
+    return (process.node, process.role, process.port)
+
+
+def planned_key(process: Process) -> tuple[str, str, int]:
+    """Give host, role and HTTP port, which with separate tokenizers a leader does not open."""
+    port = process.listens["http"]
+    return (process.host, process.role, int(process.argv[process.argv.index("--port") + 1]) if port is None else port)
 
 
 def test_every_captured_run_has_its_profile() -> None:
@@ -21,22 +32,28 @@ def test_every_captured_run_has_its_profile() -> None:
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_plan_starts_exactly_the_captured_processes(name: str) -> None:
-    plan = compile_profile(HERE / f"{name}.yaml").plan
-    captured = {(process.node, process.rank_in_node): process for process in load(f"{name}.json")}
-    planned = {(process.host, process.rank_in_node): process for process in plan.processes}
-    assert len(planned) == len(plan.processes)
+    """A captured run is one role's; of a deployment with several, the processes of that run's hosts are compared."""
+    captured = {captured_key(process): process for process in load(name)}
+    hosts = {process.node for process in captured.values()}
+    mine = [process for process in compile_profile(HERE / f"{name}.yaml").plan.processes if process.host in hosts]
+    planned = {planned_key(process): process for process in mine}
+    assert len(planned) == len(mine)
     assert planned.keys() == captured.keys()
     wrong = {planned[key].label: found for key in planned if (found := differences(planned[key], captured[key]))}
     assert wrong == {}
-    assert [planned[key].node_rank for key in captured] == [process.node_rank for process in captured.values()]
+    for key, process in captured.items():
+        assert planned[key].rank_in_node == process.rank_in_node
+        assert planned[key].node_rank == (None if process.role in {"router", "tokenizer"} else process.node_rank)
 
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_kernel_module_is_loaded_as_captured(name: str) -> None:
-    for host in compile_profile(HERE / f"{name}.yaml").plan.hosts:
+    plan = compile_profile(HERE / f"{name}.yaml").plan
+    for host in plan.hosts:
         (module,) = host.modules
         words = ["insmod", module.file, *(f"{key}={value}" for key, value in module.params.items())]
-        assert words == kernel_module(f"{name}.json")
+        assert words == kernel_module(name)
+    assert set(kernel_module_hosts(name)) <= {host.host for host in plan.hosts}
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -46,47 +63,107 @@ def test_pages_of_a_host_are_the_sum_of_its_ranks(name: str) -> None:
         assert list(host.hugepages) == [write for process in plan.on_host(host.host) for write in process.hugepages]
 
 
-def test_the_comparison_sees_a_difference() -> None:
-    plan = compile_profile(HERE / "seed_native_1n.yaml", ["native.flags.page-size=32", "engine.env.TP_SIZE=8"]).plan
-    assert differences(plan.processes[0], load("seed_native_1n.json")[0]) == [
-        "extra ('--page-size', '32')",
-        "missing ('--page-size', '64')",
-        "TP_SIZE is '8' instead of '16'",
-    ]
+@pytest.mark.parametrize(
+    ("name", "label", "overrides", "expected"),
+    [
+        (
+            "seed_native_1n",
+            "native/127.0.1.1/r00",
+            ["native.flags.page-size=32", "engine.env.TP_SIZE=8"],
+            ["extra ('--page-size', '32')", "missing ('--page-size', '64')", "TP_SIZE is '8' instead of '16'"],
+        ),
+        (
+            "seed_router_prefill_bucket",
+            "router",
+            ["router.bucket.adjust_interval_secs=6", "router.cores=229", "router.env.SGLANG_LAUNCH_HTTP_ONLY=0"],
+            [
+                "extra ('--bucket-adjust-interval-secs', '6')",
+                "missing ('--bucket-adjust-interval-secs', '5')",
+                "cores (229,) instead of (228,)",
+                "SGLANG_LAUNCH_HTTP_ONLY is '0' instead of '1'",
+            ],
+        ),
+        (
+            "seed_router_tokenizer_separate",
+            "tokenizer/prefill",
+            ["router.tokenizers.env.LD_PRELOAD=null", "prefill.rendezvous.port=5040"],
+            [
+                "extra ('--dist-init-addr', '127.0.1.1:5040')",
+                "missing ('--dist-init-addr', '127.0.1.1:5000')",
+                "LD_PRELOAD is None instead of '/opt/lib/libpthread_hook.so'",
+            ],
+        ),
+    ],
+)
+def test_the_comparison_sees_a_difference(name: str, label: str, overrides: list[str], expected: list[str]) -> None:
+    plan = compile_profile(HERE / f"{name}.yaml", overrides).plan
+    (planned,) = (process for process in plan.processes if process.label == label)
+    (captured,) = (process for process in load(name) if captured_key(process) == planned_key(planned))
+    assert differences(planned, captured) == expected
 
 
 @pytest.mark.parametrize(
-    ("captured", "override", "message"),
+    ("captured", "profile", "override", "message", "place"),
     [
         (
-            "defect_15n_not_divisible.json",
+            "defect_15n_not_divisible",
+            "seed_native_16n",
             'native.hosts="127.0.1. | 1-15"',
             "256 ranks (tensor parallel 256) do not divide over 15 nodes: 17 on each would leave 1 over",
+            "kunpeng/deepseek-v3-native.yaml",
         ),
         (
-            "defect_long_prompt_16n_pp2_documented.json",
+            "defect_long_prompt_16n_pp2_documented",
+            "seed_native_16n",
             "native.parallel.pp=2",
             (
                 "32 ranks on each node (tensor parallel 256 times 2 pipeline stages over 16 nodes), "
                 "but a kunpeng-920f node holds 16, one per compute NUMA node"
             ),
+            "kunpeng/deepseek-v3-native.yaml",
+        ),
+        (
+            "defect_long_prompt_16n_pp2_documented",
+            "seed_router_prefill_bucket",
+            "prefill.long.parallel.tp=256",
+            (
+                "32 ranks on each node (tensor parallel 256 times 2 pipeline stages over 16 nodes), "
+                "but a kunpeng-920f node holds 16, one per compute NUMA node"
+            ),
+            "--set",
+        ),
+        (
+            "defect_user_env_tp_only_4n",
+            "seed_prefill_16n",
+            'prefill.hosts="127.0.1. | 1-4"',
+            (
+                "64 ranks on each node (tensor parallel 256 over 4 nodes), "
+                "but a kunpeng-920f node holds 16, one per compute NUMA node"
+            ),
+            "kunpeng/deepseek-v3-pd.yaml",
         ),
     ],
 )
-def test_what_the_reference_starts_and_we_refuse(captured: str, override: str, message: str) -> None:
+def test_what_the_reference_starts_and_we_refuse(
+    captured: str, profile: str, override: str, message: str, place: str
+) -> None:
     ranks = [process.rank_in_node for process in load(captured)]
     assert max(rank for rank in ranks if rank is not None) > 15
     with pytest.raises(ProfileError) as caught:
-        compile_profile(HERE / "seed_native_16n.yaml", [override])
+        compile_profile(HERE / f"{profile}.yaml", [override])
     (error,) = (problem for problem in caught.value.problems if problem.level == "error")
     assert error.message == message
     assert error.place is not None
-    assert error.place.file.endswith("profiles/kunpeng/deepseek-v3-native.yaml")
-    assert error.place.text.strip().startswith("tp: 256")
+    assert error.place.file.endswith(place)
+    assert "256" in error.place.text
 
 
+@pytest.mark.parametrize(
+    ("profile", "role"),
+    [("seed_native_16n", "native"), ("seed_prefill_16n", "prefill"), ("seed_prefill_16n", "decode")],
+)
 @pytest.mark.parametrize("hosts", ["xxx.xxx.xxx. | 17-32", "127.0.1. | 16-1", ""])
-def test_no_host_is_never_a_success(hosts: str) -> None:
+def test_no_host_is_never_a_success(profile: str, role: str, hosts: str) -> None:
     with pytest.raises(ProfileError) as caught:
-        compile_profile(HERE / "seed_native_16n.yaml", [f'native.hosts="{hosts}"'])
-    assert any(problem.path[:2] == ("native", "hosts") for problem in caught.value.problems)
+        compile_profile(HERE / f"{profile}.yaml", [f'{role}.hosts="{hosts}"'])
+    assert any(problem.path[:2] == (role, "hosts") for problem in caught.value.problems)

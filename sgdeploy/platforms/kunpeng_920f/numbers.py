@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sgdeploy.platforms.base import HTTP_ONLY, SKIP_HTTP
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,9 +33,18 @@ HBM_PAGES = 2020
 
 PAGE_MIB = 2
 
-RENDEZVOUS_PORTS: Mapping[str, int] = MappingProxyType({"native": 5010})
+RENDEZVOUS_PORTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"native": (5010,), "prefill": (5000, 5020), "decode": (5010,)}
+)
+"""Of the first instances of each role; the second prefill is the one for long prompts."""
 
-BOOTSTRAP_PORT = 9001
+BOOTSTRAP_PORTS: Mapping[str, int] = MappingProxyType({"native": 9001, "prefill": 9001})
+"""Roles that pass the bootstrap port on; decode does not."""
+
+IB_DEVICES = tuple(f"roceroh{number}" for number in range(8))
+"""RDMA devices of a host, shared evenly by its ranks."""
+
+ROUTER_CORES = (228,)
 
 DERIVED_PORTS = 38
 """Ports above the rendezvous port that the fork's processes take for themselves, by the scripts' own note."""
@@ -63,8 +74,37 @@ FLAGS: Mapping[str, FlagValue] = MappingProxyType(
 """Flags of every role."""
 
 ROLE_FLAGS: Mapping[str, Mapping[str, FlagValue]] = MappingProxyType(
-    {"native": {"max-prefill-tokens": 4096, "max-total-tokens": 18496, "load-balance-method": "round_robin"}}
+    {
+        "native": {"max-prefill-tokens": 4096, "max-total-tokens": 18496, "load-balance-method": "round_robin"},
+        "prefill": {
+            "max-prefill-tokens": 4096,
+            "max-total-tokens": 18496,
+            "prefill-max-requests": 4,
+            "load-balance-method": "follow_bootstrap_room",
+            "enable-dynamic-batch-tokenizer": True,
+        },
+        "decode": {
+            "max-total-tokens": 139328,
+            "load-balance-method": "follow_bootstrap_room",
+            "decode-log-interval": 10,
+            "num-reserved-decode-tokens": 256,
+        },
+    }
 )
+
+TOKENIZER_FLAGS: Mapping[str, FlagValue] = MappingProxyType(
+    {
+        "device": "cpu",
+        "trust-remote-code": True,
+        "dist-timeout": 600,
+        "enable-dp-attention": True,
+        "max-total-tokens": 64,
+        "skip-server-warmup": True,
+    }
+)
+"""Flags of the HTTP servers beside the router; they hold no weights."""
+
+ROUTER_FLAGS: Mapping[str, FlagValue] = MappingProxyType({"policy": "cache_aware"})
 
 MTP_FLAGS: Mapping[str, FlagValue] = MappingProxyType(
     {"speculative-algorithm": "NEXTN", "speculative-num-steps": 1, "speculative-eagle-topk": 1}
@@ -90,7 +130,6 @@ ENV: Mapping[str, str] = MappingProxyType(
         "TORCH_COMPILE_DISABLE": "1",
         "SGLANG_ENABLE_GRAPH_CAPTURE": "0",
         "SGLANG_ENABLE_GRAPH_PROFILE": "0",
-        "SGLANG_ENABLE_TOKENIZER_SEPERATE": "0",
         # Memory: weights in on-package memory, nothing swapped.
         "SGLANG_ENABLE_HBW_POOL": "1",
         HBW_POOL: "4000",
@@ -118,6 +157,16 @@ ENV: Mapping[str, str] = MappingProxyType(
 )
 """Variables of every role."""
 
+_PREFILL_SIDE = {"IS_PREFILL": "1", "SGLANG_KUNPENG_MAX_CUR_LEN": "1024", "SGLANG_KUNPENG_MAX_SEQ_NUM": "4"}
+_DECODE_SIDE = {"IS_PREFILL": "0", "SGLANG_KUNPENG_MAX_CUR_LEN": "1", "SGLANG_KUNPENG_MAX_SEQ_NUM": "128"}
+
 ROLE_ENV: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {"native": {"IS_PREFILL": "1", "SGLANG_KUNPENG_MAX_CUR_LEN": "1024", "SGLANG_KUNPENG_MAX_SEQ_NUM": "4"}}
+    {
+        "native": _PREFILL_SIDE,
+        "prefill": {**_PREFILL_SIDE, SKIP_HTTP: "1"},
+        "decode": {**_DECODE_SIDE, SKIP_HTTP: "1"},
+        "tokenizer": {**_DECODE_SIDE, HTTP_ONLY: "1"},
+        "router": {**_DECODE_SIDE, HTTP_ONLY: "1"},
+    }
 )
+"""The switches of separate tokenizers are always set; they work only where tokenizers are separate."""

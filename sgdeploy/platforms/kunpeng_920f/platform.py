@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sgdeploy.platforms.base import EnvTexts, Module, PageWrite, Placement, Platform, Remark, Shape
+from sgdeploy.platforms.base import (
+    FRONT_ROLES,
+    TOKENIZER_APART,
+    EnvTexts,
+    Launch,
+    Module,
+    PageWrite,
+    Placement,
+    Platform,
+    Remark,
+    Shape,
+)
 from sgdeploy.platforms.kunpeng_920f import numbers
 from sgdeploy.platforms.kunpeng_920f.settings import KunpengSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sgdeploy.profile.inventory import Host
     from sgdeploy.profile.schema import FlagValue
@@ -26,8 +37,9 @@ class Kunpeng920F(Platform):
     """Kunpeng 920F nodes with their settings."""
 
     kind: ClassVar[str] = "kunpeng-920f"
-    rendezvous_ports: ClassVar[Mapping[str, int]] = numbers.RENDEZVOUS_PORTS
-    bootstrap_port: ClassVar[int | None] = numbers.BOOTSTRAP_PORT
+    rendezvous_ports: ClassVar[Mapping[str, tuple[int, ...]]] = numbers.RENDEZVOUS_PORTS
+    bootstrap_ports: ClassVar[Mapping[str, int]] = numbers.BOOTSTRAP_PORTS
+    router_cores: ClassVar[tuple[int, ...] | None] = numbers.ROUTER_CORES
     packs_copies: ClassVar[bool] = True
     states_all_sizes: ClassVar[bool] = True
     settings: KunpengSettings = field(default_factory=KunpengSettings)
@@ -44,21 +56,29 @@ class Kunpeng920F(Platform):
         """Experts are spread over all ranks of a stage."""
         return tp
 
-    def flags(self, shape: Shape) -> dict[str, FlagValue]:
-        """Give the flags of every role, then the role's own, then those of multi-token prediction."""
-        flags = {**numbers.FLAGS, **numbers.ROLE_FLAGS[shape.role]}
+    def flags(self, launch: Launch) -> dict[str, FlagValue]:
+        """Give the flags of every rank, then the role's own, then those of multi-token prediction."""
+        if launch.role == "router":
+            return {"model-path": launch.model_path, **numbers.ROUTER_FLAGS}
+        if launch.role == "tokenizer":
+            return dict(numbers.TOKENIZER_FLAGS)
+        flags = {**numbers.FLAGS, **numbers.ROLE_FLAGS[launch.role]}
         if self.settings.mtp is not None:
             flags |= numbers.MTP_FLAGS
             if self.settings.mtp.draft_model_path is not None:
                 flags["speculative-draft-model-path"] = self.settings.mtp.draft_model_path
         return flags
 
-    def env(self, shape: Shape) -> EnvTexts:
-        """Give the variables that are equal on all ranks of an instance."""
+    def env(self, launch: Launch) -> EnvTexts:
+        """Give the variables that are equal on all processes of a role."""
         at = self.settings
+        own = {"MODEL_PATH": launch.model_path} if launch.role in {"prefill", "decode"} else {}
+        if launch.role == "tokenizer":
+            own = {"LD_PRELOAD": at.pthread_hook}
         return {
             **numbers.ENV,
-            **numbers.ROLE_ENV[shape.role],
+            **numbers.ROLE_ENV[launch.role],
+            **own,
             "SGLANG_PATH": at.sglang_path,
             "GEMM_TILING_PLAN_FILE": at.gemm_tiling_plan or f"{at.scripts_path}/configs",
             "HPCKIT_PATH": at.hpckit_path,
@@ -68,11 +88,17 @@ class Kunpeng920F(Platform):
             "KUTACC_LIB": f"{at.kutacc_path}/lib",
             "OpenBLAS_PATH": at.openblas_path,
             "LIBPTHREAD_HOOK_PATH": at.pthread_hook,
-            "SGLANG_ENABLE_BINARY_LAUNCH": _switch(on=shape.by_rank),
-            "SGLANG_ENABLE_NUMA_DUPLICATION": _switch(on=shape.numa_copies),
+            "SGLANG_ENABLE_BINARY_LAUNCH": _switch(on=launch.by_rank),
+            "SGLANG_ENABLE_NUMA_DUPLICATION": _switch(on=launch.numa_copies),
+            TOKENIZER_APART: _switch(on=launch.tokenizer_apart),
             "SGLANG_ENABLE_MTP": _switch(on=at.mtp is not None),
-            # Libraries read the sizes too. WORLD_SIZE counts nodes here, whatever torchrun means by it, and the local
-            # size is that of a full node, not the number of ranks in use.
+            # The size of a full node, not the number of ranks in use.
+            "MV2_COMM_WORLD_LOCAL_SIZE": str(at.layout.numa_nodes),
+        }
+
+    def size_env(self, shape: Shape) -> EnvTexts:
+        """Give the sizes, which libraries read too; WORLD_SIZE counts nodes here, whatever torchrun means by it."""
+        return {
             "WORLD_SIZE": str(shape.nodes),
             "MASTER_ADDR": shape.leader_address,
             "MASTER_PORT": str(shape.rendezvous_port),
@@ -80,18 +106,17 @@ class Kunpeng920F(Platform):
             "PP_SIZE": str(shape.pp),
             "DP_SIZE": str(shape.dp),
             "EP_SIZE": str(shape.tp if shape.ep is None else shape.ep),
-            "MV2_COMM_WORLD_LOCAL_SIZE": str(at.layout.numa_nodes),
         }
 
-    def env_prepend(self, shape: Shape) -> dict[str, tuple[str, ...]]:
-        """Give kupl to compilers; give all libraries to the plain engine (packed copies carry their own)."""
+    def env_prepend(self, launch: Launch) -> dict[str, tuple[str, ...]]:
+        """Give kupl to compilers; give all libraries to what is not packed (packed copies carry their own)."""
         at = self.settings
         paths: dict[str, tuple[str, ...]] = {
             "CPATH": (f"{at.kupl_path}/include",),
             "INCLUDE": (f"{at.kupl_path}/include",),
             "LIBRARY_PATH": (f"{at.kupl_path}/lib",),
         }
-        if not shape.numa_copies:
+        if not _packed(launch):
             roots = (at.kutacc_path, at.kupl_path)
             libraries = tuple(f"{root}/lib" for root in roots)
             paths["LD_LIBRARY_PATH"] = (*libraries, at.libibverbs_path, f"{at.openblas_path}/lib")
@@ -101,17 +126,21 @@ class Kunpeng920F(Platform):
         """Name the interface that gloo uses."""
         return {"GLOO_SOCKET_IFNAME": host.nic or self.settings.nic}
 
-    def activate(self, shape: Shape) -> tuple[str, ...]:
-        """Activate conda, and the compiler kit where the engine is not packed."""
+    def activate(self, launch: Launch) -> tuple[str, ...]:
+        """Activate conda, and the compiler kit where the program is not packed."""
         conda = f"conda:{self.settings.conda_base}:{self.settings.conda_env}"
-        return (conda,) if shape.numa_copies else (conda, f"setvars:{self.settings.hpckit_path}/setvars.sh")
+        return (conda,) if _packed(launch) else (conda, f"setvars:{self.settings.hpckit_path}/setvars.sh")
 
-    def executable(self, shape: Shape, rank: int | None, python: str) -> tuple[str, ...]:
+    def executable(self, launch: Launch, rank: int | None, python: str) -> tuple[str, ...]:
         """Give a rank the packed copy of its own NUMA node, so that each node caches its own pages."""
-        if rank is None or not shape.numa_copies:
-            return super().executable(shape, rank, python)
+        if rank is None or not launch.numa_copies:
+            return super().executable(launch, rank, python)
         dist = self.settings.engine_dist or f"{self.settings.scripts_path}/pyinstall/dist"
         return (f"{dist}/sglang_server_tp{rank}/sglang_server",)
+
+    def devices(self, host: Host, shape: Shape, rank: int | None) -> tuple[str, ...]:
+        """Take the vendor's device names where the inventory has none."""
+        return super().devices(host if host.ib_devices else replace(host, ib_devices=numbers.IB_DEVICES), shape, rank)
 
     def place(self, shape: Shape, rank: int | None) -> Placement:
         """Put rank r on one core of NUMA node r: no pages in its normal memory, then all in its on-package one."""
@@ -122,10 +151,10 @@ class Kunpeng920F(Platform):
         pages = (PageWrite(nr_hugepages(rank), 0), PageWrite(nr_hugepages(rank + cut.hbm_offset), cut.hbm_pages))
         return Placement(cores=(rank * cut.cores_per_node + cut.core_offset,), hugepages=pages)
 
-    def modules(self) -> tuple[Module, ...]:
-        """Give the DMA engine's module unless it is switched off."""
+    def modules(self, roles: Collection[str]) -> tuple[Module, ...]:
+        """Give the DMA engine's module unless it is switched off, altogether or for the router's host."""
         sdma = self.settings.sdma
-        if sdma is False:
+        if sdma is False or (FRONT_ROLES.issuperset(roles) and not sdma.router_host):
             return ()
         return (Module(sdma.name, sdma.file, {key: str(value) for key, value in sdma.params.items()}),)
 
@@ -153,6 +182,11 @@ class Kunpeng920F(Platform):
         fit = -(-need // numbers.PAGE_MIB)
         hint = f"set `platform_settings.layout.hbm_pages: {fit}` or more, or {numbers.HBW_POOL} to at most {have}"
         return [Remark("env", numbers.HBW_POOL, message, hint, "error", "hugepages-small")]
+
+
+def _packed(launch: Launch) -> bool:
+    """Tell whether a process runs a packed copy, with all libraries in it."""
+    return launch.numa_copies and launch.role not in FRONT_ROLES
 
 
 def _switch(*, on: bool) -> str:

@@ -33,6 +33,9 @@ class Sdma(Section):
     name: str = "sdma_dae"
     file: Path = "/opt/sdma/sdma_dae.ko"
     params: dict[str, str | int] = Field(default={"safe_mode": 0, "share_chns": 160})
+    router_host: bool = Field(
+        default=True, description="Whether the router's host loads it too, as in the vendor's scripts."
+    )
 
 
 ModuleOrNone = Annotated[

@@ -61,6 +61,7 @@ def test_hosts_and_the_rest_of_a_kunpeng_plan(compiled: Compile) -> None:
         "port": 30000,
         "model": "/opt/model",
         "api_key": None,
+        "workers": (),
     }
     host = plan.hosts[3]
     assert (host.host, host.user, host.run_dir, host.files) == (

@@ -162,8 +162,8 @@ def test_wrong_sizes_are_one_mistake(refused: Refuse) -> None:
 @pytest.mark.parametrize(
     ("text", "overrides", "code", "message"),
     [
-        (NAMED, ["native.b.hosts=[n2, n3]"], "host-shared", "n2 belongs to instance `a` already"),
-        (NAMED, ["native.b.hosts=pair"], "host-shared", "n1, n2 belong to instance `a` already"),
+        (NAMED, ["native.b.hosts=[n2, n3]"], "host-shared", "n2 belongs to instance `native/a` already"),
+        (NAMED, ["native.b.hosts=pair"], "host-shared", "n1, n2 belong to instance `native/a` already"),
         (
             CPU,
             ["inventory.groups.pair=[{host: n1, address: 10.0.1.1}, {host: n2, address: 10.0.1.1}]"],
@@ -174,7 +174,7 @@ def test_wrong_sizes_are_one_mistake(refused: Refuse) -> None:
             CPU,
             ["inventory.groups.pair=[{host: n1, address: 0.0.0.0}, n2]"],
             "address-unspecified",
-            "0.0.0.0 is no data address: ranks cannot connect to it (n1 0.0.0.0)",
+            "0.0.0.0 is no data address: others cannot connect to it (n1 0.0.0.0)",
         ),
         (
             CPU,
@@ -186,7 +186,7 @@ def test_wrong_sizes_are_one_mistake(refused: Refuse) -> None:
             CPU,
             ['inventory.groups.pair=[{host: n1, address: "::"}, n2]'],
             "address-unspecified",
-            ":: is no data address: ranks cannot connect to it (n1 ::)",
+            ":: is no data address: others cannot connect to it (n1 ::)",
         ),
         (
             CPU,
@@ -256,7 +256,7 @@ def test_cpu(refused: Refuse, text: str, overrides: list[str], code: str, messag
             "address-loopback",
             (
                 "2 hosts reached over ssh have a loopback data address (n1 127.0.1.1, n2 127.0.1.2): "
-                "the ranks meet only if all hosts are one machine"
+                "they meet the others only if all hosts are one machine"
             ),
         ),
     ],

@@ -15,6 +15,8 @@ from sgdeploy.profile.inventory import Host
 
 SHAPE = Shape(
     role="native",
+    model_path="/opt/model",
+    tokenizer_apart=False,
     index=0,
     nodes=16,
     tp=256,
@@ -96,9 +98,17 @@ def test_kunpeng_multi_token_prediction() -> None:
 
 
 def test_kunpeng_the_kernel_module_can_be_left_out() -> None:
-    (module,) = configured("kunpeng-920f").modules()
+    (module,) = configured("kunpeng-920f").modules({"native"})
     assert (module.name, module.params) == ("sdma_dae", {"safe_mode": "0", "share_chns": "160"})
-    assert configured("kunpeng-920f", sdma=False).modules() == ()
+    assert configured("kunpeng-920f", sdma=False).modules({"native"}) == ()
+
+
+def test_kunpeng_the_router_host_loads_the_module_as_the_scripts_do_or_not() -> None:
+    front = {"router", "tokenizer"}
+    assert len(configured("kunpeng-920f").modules(front)) == 1
+    without = configured("kunpeng-920f", sdma={"router_host": False})
+    assert without.modules(front) == ()
+    assert len(without.modules({*front, "decode"})) == 1
 
 
 def test_kunpeng_the_interface_of_the_inventory_wins() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from sgdeploy.profile.jsonschema import inventory_schema, profile_schema
+from sgdeploy.profile.router_schema import Bucket, Groups, Router, TokenizerServers
 from sgdeploy.profile.scalars import parse_duration
 from sgdeploy.profile.schema import Engine, HealthSettings, Instance, Model, Node, Parallel
 from sgdeploy.profile.suggest import did_you_mean
+from sgdeploy.profile.topologies import ROLE_KEYS
 
 
 @pytest.mark.parametrize(
@@ -72,12 +74,24 @@ def properties(schema: dict[str, Any], name: str) -> set[str]:
 
 def test_the_schema_names_every_key() -> None:
     schema = json.loads(json.dumps(profile_schema()))
-    for section in (Engine, HealthSettings, Instance, Model, Node, Parallel):
+    sections = (Engine, HealthSettings, Instance, Model, Node, Parallel, Router, Bucket, Groups, TokenizerServers)
+    for section in sections:
         assert properties(schema, section.__name__) == set(section.model_fields)
         assert schema["$defs"][section.__name__]["additionalProperties"] is False
-    assert {"$schema", "extends", "version", "native", "inventory"} <= set(schema["properties"])
+    assert {"$schema", "extends", "version", "inventory", *ROLE_KEYS} <= set(schema["properties"])
     assert schema["anyOf"][0] == {"required": ["extends"]}
-    assert "native" in schema["anyOf"][1]["required"]
+    assert {"name", "topology", "model"} <= set(schema["anyOf"][1]["required"])
+    assert not set(schema["anyOf"][1]["required"]) & ROLE_KEYS
+
+
+def test_the_schema_says_which_roles_go_together() -> None:
+    rules = {rule["if"]["properties"]["topology"]["const"]: rule["then"] for rule in profile_schema()["allOf"]}
+    assert list(rules) == ["native", "pd", "two-bucket-prefill"]
+    refused = {word: {key for key, form in rule["properties"].items() if form is False} for word, rule in rules.items()}
+    assert refused == {"native": {"prefill", "decode", "router"}, "pd": {"native"}, "two-bucket-prefill": {"native"}}
+    for word, rule in rules.items():
+        assert set(rule["anyOf"][1]["required"]) == ROLE_KEYS - refused[word]
+    assert rules["two-bucket-prefill"]["properties"]["prefill"] != rules["pd"]["properties"]["prefill"]
 
 
 def test_every_key_of_the_schemas_is_explained() -> None:
