@@ -28,6 +28,7 @@ class Templates:
     """The compiled templates of one folder setting."""
 
     process: Template
+    activate: Template
     env: Template
     start: Template
     stop: Template
@@ -65,9 +66,10 @@ def compiled(folder: Path | None) -> Templates:
         auto_reload=False,
     )
     environment.filters.update(plain=quote.plain, path=quote.path)
-    names = ("process.sh.j2", "partials/env.sh.j2", "host.sh.j2", "stop.sh.j2", "readme.txt.j2")
+    parts = ("process.sh.j2", "partials/activate.sh.j2", "partials/env.sh.j2")
+    wholes = ("host.sh.j2", "stop.sh.j2", "readme.txt.j2")
     try:
-        return Templates(*(environment.get_template(name) for name in names))
+        return Templates(*(environment.get_template(name) for name in (*parts, *wholes)))
     except TemplateError as error:
         raise _explained(error) from error
 

@@ -13,7 +13,7 @@ from sgdeploy.plan.model import EnvValue, Plan, PlanHost, PlannedFile, Process
 from sgdeploy.render.environment import compiled, fill
 from sgdeploy.render.layout import component, inside, script_key
 from sgdeploy.render.quote import RenderError, Word, plain
-from sgdeploy.render.views import host_view, process_view, settings_view
+from sgdeploy.render.views import activations, host_view, process_view, settings_view
 
 
 def process_script(plan: Plan, process: Process, templates: Path | None = None) -> str:
@@ -32,7 +32,8 @@ def process_script(plan: Plan, process: Process, templates: Path | None = None) 
         RenderError: a value cannot be carried by a script, or a template is broken.
     """
     settings = _settings(tuple(process.env.items()), tuple(process.env_prepend.items()), templates)
-    values = {"plan": plan, "process": process, "view": process_view(process, settings)}
+    view = process_view(process, _activate(process.activate, templates), settings)
+    values = {"plan": plan, "process": process, "view": view}
     return fill(compiled(templates).process, values)
 
 
@@ -77,6 +78,12 @@ def tree(plan: Plan, templates: Path | None = None) -> dict[str, str]:
     for process in plan.processes:
         made[f"{process.host}/scripts/{script_key(process)}.sh"] = process_script(plan, process, templates)
     return made
+
+
+@lru_cache(maxsize=1024)
+def _activate(items: tuple[str, ...], templates: Path | None) -> str:
+    """Give the part of a script that sources what comes before the program; made once, as ``_settings`` is."""
+    return Word(fill(compiled(templates).activate, {"steps": activations(items)}).rstrip("\n"))
 
 
 @lru_cache(maxsize=1024)

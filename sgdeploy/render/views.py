@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -58,7 +58,7 @@ class ProcessView:
     Attributes:
         key: name of its script without the ending.
         about: comment lines: who it is, its ports.
-        activate: what is sourced first, in order.
+        activate: what is sourced first, ready to stand in the script, "" for nothing.
         secret_file_missing: message where the file with secret flags is not there, "" where none is needed.
         settings: the environment, ready to stand in the script.
         cores: list for ``taskset -c``, or None.
@@ -68,7 +68,7 @@ class ProcessView:
 
     key: str
     about: tuple[str, ...]
-    activate: tuple[Activation, ...]
+    activate: str
     secret_file_missing: str
     settings: str
     cores: str | None
@@ -108,8 +108,13 @@ class HostView:
         return tuple(entry for entry in self.processes if entry.process.leader)
 
 
-def process_view(process: Process, settings: str) -> ProcessView:
-    """Order and check what a process script says; ``settings`` is the finished text on its environment.
+def process_view(process: Process, activate: str, settings: str) -> ProcessView:
+    """Order and check what a process script says.
+
+    Args:
+        process: one process.
+        activate: finished text on what is sourced first.
+        settings: finished text on its environment.
 
     Raises:
         RenderError: something in it cannot be said in a script.
@@ -117,7 +122,7 @@ def process_view(process: Process, settings: str) -> ProcessView:
     return ProcessView(
         key=script_key(process),
         about=_about(process),
-        activate=tuple(_activation(item) for item in process.activate),
+        activate=activate,
         secret_file_missing=_secret_file_missing(process),
         settings=settings,
         cores=None if process.cores is None else number_list(process.cores),
@@ -200,13 +205,20 @@ def _command(process: Process) -> str:
     """Quote a command line and break it before each long flag, so that a script shows one flag per line."""
     if not process.argv or not process.argv[0]:
         raise RenderError(f"process {plain(process.id)} has no program to run")
-    below = frozenset(process.in_run_dir)
-    lines: list[list[str]] = []
-    for index, text in enumerate(process.argv):
-        if not lines or (text.startswith("--") and text != "--"):
-            lines.append([])
-        lines[-1].append(f'"$run_dir"/{word(text)}' if index in below else word(text))
-    return Word(" \\\n  ".join(" ".join(line) for line in lines))
+    words = [word(text) for text in process.argv]
+    for index in process.in_run_dir:
+        words[index] = f'"$run_dir"/{words[index]}'
+    gaps = [" \\\n  " if text.startswith("--") and text != "--" else " " for text in process.argv[1:]]
+    return Word(words[0] + "".join([gap + text for gap, text in zip(gaps, words[1:], strict=True)]))
+
+
+def activations(items: Iterable[str]) -> tuple[Activation, ...]:
+    """Read what is sourced before a program, in order.
+
+    Raises:
+        RenderError: one of them is of no kind that we know.
+    """
+    return tuple(_activation(item) for item in items)
 
 
 def _activation(item: str) -> Activation:
