@@ -14,7 +14,7 @@ from pathlib import Path
 from sgdeploy import __version__
 from sgdeploy.cli.redact import redact, redact_words
 
-_LIBRARIES = ("asyncssh", "httpx", "jinja2", "pydantic", "pyyaml", "rich", "typer")
+_LIBRARIES = ("asyncssh", "jinja2", "pydantic", "pyyaml", "rich", "typer")
 
 
 def versions() -> dict[str, str]:

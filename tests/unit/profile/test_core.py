@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sgdeploy.profile import core
 from sgdeploy.profile.compose import compose
 from sgdeploy.profile.nodes import plain
 from sgdeploy.profile.source import Source, split_lines
@@ -113,11 +115,15 @@ TREES = st.recursive(
 )
 
 
+class CoreDumper(yaml.SafeDumper):
+    """Quotes a text exactly where ours would read it as something else; PyYAML's own would leave ``0E0`` bare."""
+
+    resolve = core.CoreLoader.resolve
+
+
 @given(st.dictionaries(st.text("abcxyz_", min_size=1), TREES, max_size=4), st.booleans())
 def test_what_is_written_is_read_and_each_key_is_where_its_place_says(tree: dict[str, Any], flow: bool) -> None:
-    import yaml
-
-    text = yaml.safe_dump(tree, default_flow_style=flow, allow_unicode=True, sort_keys=False)
+    text = yaml.dump(tree, Dumper=CoreDumper, default_flow_style=flow, allow_unicode=True, sort_keys=False)
     node, problems = compose(Source("x.yaml", text, split_lines(text), Path("/")))
     assert problems == []
     assert node is not None
