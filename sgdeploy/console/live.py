@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sgdeploy.console.board import STATES, Board, Rank
+from sgdeploy.console.table import Column, table
 from sgdeploy.console.text import clean, duration, grid
 from sgdeploy.words import plural
 
@@ -26,6 +27,14 @@ RANK_ROWS = 40
 
 _FRAME = 4  # title, column heads, waiting line, and the line of the cursor
 _LAGGARDS = 5
+_RANK = (
+    Column("HOST", spare=1),  # the rank's name holds it as well
+    Column("RANK"),
+    Column("STATE"),
+    Column("PHASE", least=14),
+    Column("TIME", spare=2),
+    Column("LAST LOG LINE", least=16, spare=3),
+)
 STYLES = {
     "planned": "dim",
     "starting": "cyan",
@@ -72,8 +81,7 @@ def _headline(board: Board) -> Text:
 
 
 def _rank_table(ranks: Iterable[Rank], now: float, width: int | None) -> list[Text]:
-    head = [Text(title, "dim") for title in ("HOST", "RANK", "STATE", "PHASE", "TIME", "LAST LOG LINE")]
-    return grid([head, *(_rank_row(rank, now) for rank in ranks)], width=width)
+    return table(_RANK, (_rank_row(rank, now) for rank in ranks), width=width)
 
 
 def _rank_row(rank: Rank, now: float) -> list[Text]:

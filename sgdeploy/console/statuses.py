@@ -10,6 +10,7 @@ from rich.text import Text
 from sgdeploy.console.board import STATES
 from sgdeploy.console.lines import short
 from sgdeploy.console.live import STYLES, counted
+from sgdeploy.console.table import Column, table
 from sgdeploy.console.text import clean, duration, grid
 from sgdeploy.words import plural
 
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
 
     from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
 
+_PROCESS = (
+    Column("HOST", spare=1),  # the rank's name holds it as well
+    Column("RANK"),
+    Column("STATE"),
+    Column("PHASE", least=14),
+    Column("TIME", spare=2),
+    Column("PID", spare=4),
+    Column("HTTP", spare=3),
+    Column("LAST LOG LINE", least=16, spare=5),
+)
+_DEPLOYMENT = (
+    Column("DEPLOYMENT"),
+    Column("STATE"),
+    Column("PROCESSES", spare=1),
+    Column("FRONT DOOR", spare=2),
+    Column("REMARKS", least=16),
+)
 _STYLE = {"ready": "bold green", "starting": "bold cyan", "degraded": "bold red", "down": "bold"}
 
 
@@ -34,10 +52,11 @@ def status_lines(status: DeploymentStatus, *, width: int | None) -> list[Text]:
         )
     ]
     if status.state != "down":
-        lines += grid([("front door", clean(status.front_door)), ("digest", clean(status.digest))], indent=2)
+        facts = [("front door", clean(status.front_door)), ("digest", clean(status.digest))]
+        lines += grid(facts, width=width, indent=2)
     lines += _disturbances(status)
     if status.processes and status.state != "down":
-        lines += [Text(), *_table(status.processes, width)]
+        lines += [Text(), *table(_PROCESS, map(_row, status.processes), width=width)]
     return lines
 
 
@@ -51,11 +70,6 @@ def _disturbances(status: DeploymentStatus) -> list[Text]:
         for host, reason in status.unreachable.items()
     ]
     return lines
-
-
-def _table(processes: Iterable[ProcessStatus], width: int | None) -> list[Text]:
-    titles = ("HOST", "RANK", "STATE", "PHASE", "TIME", "PID", "HTTP", "LAST LOG LINE")
-    return grid([[Text(title, "dim") for title in titles], *(_row(row) for row in processes)], width=width)
 
 
 def _row(row: ProcessStatus) -> list[Text]:
@@ -73,9 +87,7 @@ def _row(row: ProcessStatus) -> list[Text]:
 
 def overview_lines(statuses: Iterable[DeploymentStatus], *, width: int | None) -> list[Text]:
     """Show many deployments, one row each."""
-    titles = ("DEPLOYMENT", "STATE", "PROCESSES", "FRONT DOOR", "REMARKS")
-    head = [Text(title, "dim") for title in titles]
-    return grid([head, *(_overview_row(status) for status in statuses)], width=width)
+    return table(_DEPLOYMENT, map(_overview_row, statuses), width=width)
 
 
 def _overview_row(status: DeploymentStatus) -> list[Text]:
