@@ -95,7 +95,7 @@ def _host_row(plan: Plan, host: PlanHost) -> Sequence[str]:
     processes = list(plan.on_host(host.host))
     cores = [core for process in processes for core in process.cores or ()]
     ports = [port for process in processes for port in process.listens.values() if port is not None]
-    how = "local" if host.connection == "local" else clean(host.ssh)
+    how = ("local" if host.connection == "local" else clean(host.ssh)) + (" (sudo)" if host.sudo else "")
     where = number_list(cores, strides=True) or "any"
     return (clean(host.host), clean(host.address), how, str(len(processes)), where, number_list(ports))
 

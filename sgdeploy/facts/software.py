@@ -153,7 +153,7 @@ def _root(subject: Subject) -> Iterator[Finding]:
         yield subject.error(
             "not-root",
             f"{subject.who} (uid {facts.uid}) may not {' and '.join(work)}",
-            "connect as root: `user: root` in the inventory's ssh section",
+            "become root there: `user: root`, or `sudo: true`, in the inventory's ssh section",
         )
 
 

@@ -84,7 +84,7 @@ def _hosts(
 
 
 def _host(context: Context, host: Host, processes: Sequence[Process], fields: Mapping[str, Any]) -> PlanHost:
-    root = context.profile.node.run_dir or (ROOT_RUN_DIR if host.user == "root" else USER_RUN_DIR)
+    root = context.profile.node.run_dir or (ROOT_RUN_DIR if host.user == "root" or host.sudo else USER_RUN_DIR)
     pages: dict[str, Hugepages] = {write.path: write for process in processes for write in process.hugepages}
     roles = {process.role for process in processes}
     wanted = context.platform.modules(roles) if context.profile.node.load_modules else ()
@@ -96,6 +96,7 @@ def _host(context: Context, host: Host, processes: Sequence[Process], fields: Ma
         connection=host.connection,
         user=host.user,
         port=host.port,
+        sudo=host.sudo,
         run_dir=f"{root.rstrip('/')}/{context.profile.name}/{host.name}",
         modules=tuple(KernelModule(name=one.name, file=one.file, params=one.params) for one in wanted),
         hugepages=tuple(pages.values()),

@@ -108,6 +108,7 @@ class PlanHost(Frozen):
         connection: ``ssh``, or ``local`` for a host that is this machine (no sshd needed).
         user: ssh user, null for what the ssh configuration says.
         port: ssh port, null for what the ssh configuration says.
+        sudo: whether that user becomes root there, by ``sudo -n``.
         known_hosts: ``strict`` checks host keys; ``off`` does not (said loudly).
         run_dir: ``<run_dir>/<deployment>/<host>``; "~" is resolved on the host.
         sysfs_root: prefix put before sysfs paths at run time ("" in production).
@@ -122,6 +123,7 @@ class PlanHost(Frozen):
     connection: Literal["ssh", "local"] = "ssh"
     user: str | None = None
     port: int | None = None
+    sudo: bool = False
     known_hosts: Literal["strict", "off"] = "strict"
     run_dir: str
     sysfs_root: str = ""

@@ -20,6 +20,7 @@ class Host:
         port: ssh port or None for what the ssh configuration says.
         nic: network interface that carries ``address``, or None for the platform's default.
         ib_devices: RDMA devices in order, or None for the platform's default.
+        sudo: whether the user becomes root there, by ``sudo -n``.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Host:
     port: int | None = None
     nic: str | None = None
     ib_devices: tuple[str, ...] | None = None
+    sudo: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,11 @@ class HostDefaults:
     port: int | None = None
     nic: str | None = None
     ib_devices: tuple[str, ...] | None = None
+    sudo: bool = False
 
     def host(self, name: str) -> Host:
         """Make a host that is known by its name or address alone."""
-        return Host(name, name, name, self.connection, self.user, self.port, self.nic, self.ib_devices)
+        return Host(name, name, name, self.connection, self.user, self.port, self.nic, self.ib_devices, self.sudo)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sgdeploy.problems import KeyPath
 
-_DETAILS = ("ssh", "address", "user", "port", "connection", "nic", "ib_devices")
+_DETAILS = ("ssh", "address", "user", "port", "sudo", "connection", "nic", "ib_devices")
 
 
 def build(section: InventorySection) -> tuple[Inventory, tuple[Problem, ...], tuple[Path, ...]]:
@@ -52,7 +52,7 @@ class _Work:
     def defaults(self) -> HostDefaults:
         ssh, some = self.section.ssh, self.section.defaults
         devices = None if some.ib_devices is None else tuple(some.ib_devices)
-        return HostDefaults(some.connection, ssh.user, ssh.port, some.nic, devices)
+        return HostDefaults(some.connection, ssh.user, ssh.port, some.nic, devices, ssh.sudo)
 
     def host(self, name: str) -> Host:
         return replace(self.defaults.host(name), **self.details[name])

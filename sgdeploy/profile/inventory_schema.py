@@ -18,6 +18,7 @@ class SshSettings(Section):
 
     user: Text | None = Field(default=None, description="Default: what the SSH configuration says.")
     port: Port | None = Field(default=None, description="Default: what the SSH configuration says.")
+    sudo: bool = Field(default=False, description="Whether that user becomes root on the hosts, by `sudo -n`.")
     known_hosts: Literal["strict", "off"] = Field(
         default="strict", description="Whether host keys are checked; off is for throw-away machines."
     )
@@ -41,6 +42,7 @@ class HostEntry(Section):
     address: Text | None = Field(default=None, description="Data address, as in flags; default: the host's name.")
     user: Text | None = Field(default=None, description="SSH user; default: ssh.user of the inventory.")
     port: Port | None = Field(default=None, description="SSH port; default: ssh.port of the inventory.")
+    sudo: bool | None = Field(default=None, description="Root by `sudo -n`; default: ssh.sudo of the inventory.")
     connection: Connection | None = Field(default=None, description="Default: defaults.connection.")
     nic: Text | None = Field(default=None, description="Default: defaults.nic.")
     ib_devices: list[Text] | None = Field(default=None, description="Default: defaults.ib_devices.")

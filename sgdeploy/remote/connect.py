@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import asyncssh
 
 from sgdeploy.errors import HostFault
+from sgdeploy.remote import sudo
 from sgdeploy.remote.base import Opened
 from sgdeploy.remote.channel import helper_source
 from sgdeploy.remote.explain import MissingPythonError, explain
@@ -119,7 +120,7 @@ class HostConnector:
         return session
 
     async def _open_local(self, host: PlanHost) -> Session:
-        channel = await open_local()
+        channel = await open_local(sudo.PREFIX if host.sudo else ())
         try:
             greeting = await greet(channel, self.source, limit=self.limits.greeting)
         except BaseException:
@@ -139,20 +140,23 @@ class HostConnector:
             evidence.trust = await loop.run_in_executor(None, self._known_hosts.trust, target)
         connection = await dial(target, tunnel=tunnel, limits=self.limits, evidence=evidence)
         try:
-            channel, greeting = await self._start(connection, evidence)
+            channel, greeting = await self._start(host, connection, evidence)
         except BaseException:
             await hang_up(connection)
             raise
         return Session(host, channel, greeting)
 
-    async def _start(self, connection: asyncssh.SSHClientConnection, evidence: Evidence) -> tuple[SshChannel, Greeting]:
+    async def _start(
+        self, host: PlanHost, connection: asyncssh.SSHClientConnection, evidence: Evidence
+    ) -> tuple[SshChannel, Greeting]:
+        prefix = sudo.PREFIX if host.sudo else ()
         for python in PYTHONS:
-            channel = await start_helper(connection, python, limits=self.limits, evidence=evidence)
+            channel = await start_helper(connection, (*prefix, python), limits=self.limits, evidence=evidence)
             try:
                 return channel, await greet(channel, self.source, limit=self.limits.greeting)
             except NoGreetingError as error:
                 await channel.abandon()
-                if not error.not_found:
+                if not (sudo.lacks(python, error.ending) if host.sudo else error.not_found):
                     raise
         raise MissingPythonError
 

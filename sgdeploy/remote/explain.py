@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import asyncssh
 
 from sgdeploy.errors import HostFault
-from sgdeploy.remote import hostkeys
+from sgdeploy.remote import hostkeys, sudo
 from sgdeploy.remote.greeting import NoGreetingError
 from sgdeploy.words import plural
 
@@ -52,7 +52,7 @@ def explain(exc: BaseException, host: PlanHost, evidence: Evidence, login: Login
     if isinstance(exc, NoGreetingError):
         reason, hint = _no_greeting(exc, host, evidence)
     elif isinstance(exc, MissingPythonError):
-        reason, hint = _no_python(evidence)
+        reason, hint = _no_python(host, evidence)
     elif evidence.target is None:
         reason, hint = _before_the_start(exc, host)
     else:
@@ -190,7 +190,12 @@ def _other(exc: BaseException, case: _Case) -> Words:
     )
 
 
-def _no_python(evidence: Evidence) -> Words:
+def _no_python(host: PlanHost, evidence: Evidence) -> Words:
+    if host.sudo:
+        return (
+            "there is no python3 for root, neither in the PATH that sudo gives nor as /usr/bin/python3",
+            "install Python 3.7 or newer on it, or add its folder to `secure_path` of sudoers",
+        )
     user = evidence.target.user if evidence.target else "this user"
     return (
         f"there is no python3 for {user}, neither in the PATH of the login shell nor as /usr/bin/python3",
@@ -202,13 +207,17 @@ def _no_greeting(exc: NoGreetingError, host: PlanHost, evidence: Evidence) -> Wo
     user = evidence.target.user if evidence.target else "this user"
     heard = exc.noise or exc.ending.last_words
     said = f"; the last line heard is: {heard}" if heard else ""
-    look = f"see what `ssh {host.ssh} exec python3 -V` prints; the login files of {user} must not ask or block"
-    if "needs Python 3.7" in exc.ending.last_words:
+    by_hand = f"ssh {host.ssh} {'sudo -n' if host.sudo else 'exec'} python3 -V"
+    look = f"see what `{by_hand}` prints; the login files of {user} must not ask or block"
+    if exc.ending.last_words.startswith("sgdeploy needs Python 3.7"):
         return f"its python3 is too old: {exc.ending.last_words}", "install Python 3.7 or newer on it"
     if exc.why == "silent":
         return f"the node helper has not begun within {exc.seconds:g} s of the login{said}", look
     if exc.why == "noise":
         return f"the login shell prints without end instead of running the node helper{said}", look
+    refused = sudo.refusal(exc.ending, evidence.target.user if evidence.target else "USER") if host.sudo else None
+    if refused:
+        return refused
     printed = f"; it printed: {exc.noise}" if exc.noise else ""
     return f"before its first word, {exc.ending}{printed}", look
 

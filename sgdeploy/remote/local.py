@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
 from sgdeploy.remote.waits import stop, within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PATIENCE: Final = 2.0
 CHUNK: Final = 65536
@@ -65,7 +68,8 @@ class LocalChannel:
 
     async def abandon(self) -> None:
         """Kill a helper that never began, or that does not end."""
-        with contextlib.suppress(ProcessLookupError):
+        self._stdin.close()  # which ends one that runs as root, and is not ours to kill
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             self._process.kill()
         await self._gone()
         await stop(self._listener)
@@ -92,8 +96,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-async def open_local() -> LocalChannel:
-    """Start the bootstrap with the Python that runs us.
+async def open_local(prefix: Sequence[str] = ()) -> LocalChannel:
+    """Start the bootstrap with the Python that runs us; ``prefix`` goes before its command (sudo).
 
     It leads a session of its own: Ctrl-C on the terminal reaches us alone, and we end it in order.
 
@@ -101,6 +105,7 @@ async def open_local() -> LocalChannel:
         OSError: no process could be started.
     """
     process = await asyncio.create_subprocess_exec(
+        *prefix,
         sys.executable,
         *PYTHON_FLAGS,
         "-c",

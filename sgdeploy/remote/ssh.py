@@ -15,6 +15,8 @@ from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending,
 from sgdeploy.remote.waits import bounded, stop, within
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sgdeploy.remote.hostkeys import Trust
     from sgdeploy.remote.target import Target
 
@@ -249,20 +251,20 @@ class SshChannel:
 
 
 async def start_helper(
-    connection: asyncssh.SSHClientConnection, python: str, *, limits: Limits, evidence: Evidence
+    connection: asyncssh.SSHClientConnection, program: Sequence[str], *, limits: Limits, evidence: Evidence
 ) -> SshChannel:
     """Start the bootstrap through the login shell: no terminal, no forwarding, bytes only.
 
     Args:
         connection: logged in.
-        python: program to run, by name or path.
+        program: Python by name or path, with what goes before it.
         limits: ``connect`` bounds the opening of the channel.
         evidence: of the connection.
 
     Raises:
         asyncio.TimeoutError, OSError, asyncssh.Error: for ``explain``.
     """
-    command = " ".join(("exec", shlex.quote(python), *PYTHON_FLAGS, "-c", f"'{BOOTSTRAP}'"))
+    command = " ".join(("exec", shlex.join(program), *PYTHON_FLAGS, "-c", f"'{BOOTSTRAP}'"))
     process = await bounded(connection.create_process(command, encoding=None), limits.connect)
     return SshChannel(connection, process, limits, evidence)
 

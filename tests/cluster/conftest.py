@@ -43,9 +43,10 @@ def _possible() -> None:
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Give a fresh lab; ``@pytest.mark.parametrize("lab", [16], indirect=True)`` says how many hosts (3 otherwise).
 
-    Afterwards nothing of it may be left.
+    A mapping in place of the number has all arguments of ``Lab.create``. Afterwards nothing of it may be left.
     """
-    made = Lab.create(getattr(request, "param", 3))
+    wanted = getattr(request, "param", 3)
+    made = Lab.create(**wanted) if isinstance(wanted, dict) else Lab.create(wanted)
     try:
         yield made
         strays = made.strays()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,28 @@ from tests.kit.labhost import LabHost, wait_until
 SYSFS = "/tmp/sgdeploy-rehearsal-sysfs"
 PAGES = SYSFS + "/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages"
 NUMA_NODES = 32
+ROOMY = {"count": 2, "disk": "128m"}
+"""A lab of two hosts with room for a run folder."""
+
 BEFORE = 7
 """Hugepages that each node holds before anything is started: a value that nobody would restore by chance."""
 
 
-def write_inventory(lab: Lab, folder: Path) -> Path:
-    """Write an inventory of all hosts of the lab."""
-    lines = ["version: 1", "ssh: {user: root}", "defaults: {nic: eth0}", "groups:", "  rack1:"]
-    lines += [f"    - {{host: {host.name}, ssh: {host.name}, address: {host.address}}}" for host in lab.hosts]
+def write_inventory(
+    lab: Lab, folder: Path, *, ssh: str = "user: root", addresses: Mapping[str, str] | None = None
+) -> Path:
+    """Write an inventory of all hosts of the lab.
+
+    Args:
+        lab: where they are.
+        folder: what the file goes into.
+        ssh: the section of that name.
+        addresses: host name → data address, where it is not the IPv4 one.
+    """
+    lines = ["version: 1", f"ssh: {{{ssh}}}", "defaults: {nic: eth0}", "groups:", "  rack1:"]
+    for host in lab.hosts:
+        address = (addresses or {}).get(host.name, host.address)
+        lines.append(f'    - {{host: {host.name}, ssh: {host.name}, address: "{address}"}}')
     path = folder / "inventory.yaml"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

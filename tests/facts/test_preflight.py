@@ -83,7 +83,7 @@ CASES = [
     Case(
         "not-root",
         "user ops (uid 1000) may not set hugepages (2 sysfs files) and load the kernel module sdma-dae",
-        "connect as root: `user: root` in the inventory's ssh section",
+        "become root there: `user: root`, or `sudo: true`, in the inventory's ssh section",
         facts={"user": "ops", "uid": 1000},
         process={"hugepages": (Hugepages(path=NODE.format(0), value=0), Hugepages(path=NODE.format(1), value=4))},
         host={"modules": (MODULE,)},

@@ -36,7 +36,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LABD = Path(__file__).with_name("labd.py")
 START_LIMIT = 60.0
 STOP_LIMIT = 20.0
-TOOLS = ("ip", "nsenter", "pivot_root", "ssh", "sshd")
+TOOLS = ("ip", "nsenter", "pivot_root", "ssh", "sshd", "sudo")
 
 
 def missing() -> str:
@@ -45,7 +45,7 @@ def missing() -> str:
         return "hosts of namespaces need root"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     absent = [tool for tool in TOOLS if shutil.which(tool, path=path) is None]
-    return f"not installed: {', '.join(absent)} (packages iproute2, util-linux, openssh-server)" if absent else ""
+    return f"not installed: {', '.join(absent)} (packages iproute2, util-linux, openssh-server, sudo)" if absent else ""
 
 
 @dataclass

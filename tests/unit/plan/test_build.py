@@ -98,6 +98,15 @@ def test_one_process_per_node(compiled: Compile) -> None:
     assert plan.front_door.model == "tiny"
 
 
+def test_sudo_is_of_the_inventory_or_of_a_host_and_makes_the_run_folder_roots(compiled: Compile) -> None:
+    hosts = "inventory.groups.pair=[{host: n1, address: 10.0.1.1, sudo: false}, {host: n2, address: 10.0.1.2}]"
+    plan = compiled(CPU, "inventory.ssh={user: ops, sudo: true}", hosts).plan
+    assert [(host.user, host.sudo, host.run_dir) for host in plan.hosts] == [
+        ("ops", False, "~/.local/state/sgdeploy/tiny/n1"),
+        ("ops", True, "/var/lib/sgdeploy/tiny/n2"),
+    ]
+
+
 def test_the_leader_becomes_node_rank_0(compiled: Compile) -> None:
     plan = compiled(CPU, "native.leader=n2").plan
     assert [(p.host, p.node_rank, p.leader) for p in plan.processes] == [("n2", 0, True), ("n1", 1, False)]

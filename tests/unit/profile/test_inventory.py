@@ -17,7 +17,7 @@ defaults: {nic: eth0, ib_devices: [r0, r1]}
 groups:
   rack1: "10.0.0. | 1-2"
   rack2: "node[01-02]"
-  mixed: [node02, {host: gw1, ssh: gw1.lab, address: 10.0.0.250, user: ops}, "10.0.0. | 2"]
+  mixed: [node02, {host: gw1, ssh: gw1.lab, address: 10.0.0.250, user: ops, sudo: true}, "10.0.0. | 2"]
   listed: {file: listed.txt}
 hosts:
   - {host: "node[01-02]", nic: eth9, connection: local}
@@ -56,8 +56,9 @@ def test_a_whole_inventory() -> None:
     assert list(found.hosts) == ["10.0.0.1", "10.0.0.2", "node01", "node02", "gw1", "l1", "l2", "spare"]
     assert found.known_hosts == "off"
     devices = ("r0", "r1")
-    assert found.hosts["gw1"] == Host("gw1", "gw1.lab", "10.0.0.250", "ssh", "ops", 2200, "eth0", devices)
+    assert found.hosts["gw1"] == Host("gw1", "gw1.lab", "10.0.0.250", "ssh", "ops", 2200, "eth0", devices, sudo=True)
     assert found.hosts["node02"] == Host("node02", "node02", "node02", "local", "root", 2200, "eth9", devices)
+    assert [host.name for host in found.hosts.values() if host.sudo] == ["gw1"]
     assert [host.name for host in one.hosts["native", "hosts"]] == ["node02", "gw1", "10.0.0.2"]
     assert [path.name for path in one.files] == ["p.yaml", "inv.yaml", "listed.txt"]
 

@@ -101,6 +101,46 @@ def test_words(exc: Exception, evidence: Evidence, reason: str, hint: str) -> No
     assert hint in str(fault.hint)
 
 
+@pytest.mark.parametrize(
+    ("ending", "reason", "hint"),
+    [
+        (Ending(code=1, last_words="sudo: a password is required"), "sudo asks ops for a password", "NOPASSWD: ALL"),
+        (Ending(code=1, last_words="sudo: interactive authentication is required"), "asks ops for a", "NOPASSWD: ALL"),
+        (
+            Ending(code=1, last_words="sudo: sorry, you must have a tty to run sudo"),
+            "sudo wants a terminal (requiretty)",
+            "Defaults:ops !requiretty",
+        ),
+        (
+            Ending(
+                code=1, last_words="Sorry, user ops is not allowed to execute '/usr/bin/python3 -I' as root on n01."
+            ),
+            "sudo does not let ops run python3 as root",
+            "ops ALL=(root) NOPASSWD: ALL",
+        ),
+        (
+            Ending(code=127, last_words="bash: line 1: exec: sudo: not found"),
+            "there is no sudo for ops in the PATH of the login shell",
+            "log in as root",
+        ),
+        (
+            Ending(code=1, last_words="sudo: unable to open audit system"),
+            "before its first word, the node helper ended with exit code 1: sudo: unable to open audit system",
+            "`ssh n01 sudo -n python3 -V`",
+        ),
+    ],
+)
+def test_what_sudo_says_has_its_next_step(ending: Ending, reason: str, hint: str) -> None:
+    fault = explain(NoGreetingError("ended", b"", ending=ending), HOST.model_copy(update={"sudo": True}), seen(ODD))
+    assert reason in fault.reason
+    assert hint in str(fault.hint)
+
+
+def test_no_python_under_sudo_is_no_python_of_root() -> None:
+    fault = explain(MissingPythonError(), HOST.model_copy(update={"sudo": True}), seen(ODD))
+    assert fault.reason.startswith("there is no python3 for root, neither in the PATH that sudo gives")
+
+
 def test_an_unknown_host_key_shows_its_fingerprint_and_the_command_that_adds_it() -> None:
     key = asyncssh.generate_private_key("ssh-ed25519")
     fault = explain(UNTRUSTED, HOST, seen(ODD, offered=key, trust=Trust(asyncssh.SSHKnownHosts(), ())))

@@ -30,6 +30,23 @@ async def connect() -> AsyncIterator[Connector]:
     await made.close_all()
 
 
+def environment(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_sudo_goes_before_the_helper(connect: Connector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "sudo"
+    program.write_text('#!/bin/sh\n[ "$1 $2 $3" = "-n -H --" ] || exit 1\nshift 3\nAS_ROOT=yes exec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    opened = await connect.open_all([host("n0", tmp_path), host("n1", tmp_path).model_copy(update={"sudo": True})])
+    assert opened.faults == ()
+    assert {name: b"AS_ROOT=yes" in environment(it.hello["pid"]) for name, it in opened.sessions.items()} == {
+        "n0": False,
+        "n1": True,
+    }
+
+
 async def test_many_local_hosts_each_have_a_helper(connect: Connector, tmp_path: Path) -> None:
     opened = await connect.open_all([host(f"n{k}", tmp_path) for k in range(4)])
     assert opened.faults == ()
