@@ -81,7 +81,7 @@ def _tokenizer(context: Context, layout: Layout) -> Iterator[Problem]:
     if value in {None, "0", "1"} and (value == "1") is planned:
         return
     if planned:
-        message = f"{TOKENIZER_APART} must be 1 with `tokenizer: separate`, got {value}"
+        message = f"{TOKENIZER_APART} must be 1 with `tokenizer: separate`, got {'nothing' if value is None else value}"
         hint = "remove the variable: the plan sets it"
     elif context.router is None:
         message = f"{TOKENIZER_APART} works only with a prefill and decode split"

@@ -154,8 +154,9 @@ def _unused(context: Context, routing: Routing) -> Iterator[Problem]:
     """Name settings that nobody reads."""
     spec, bucket = routing.spec, prefill_policy(context, routing.spec) == "bucket"
     why = "the prefill policy is not bucket"
-    for key in ("bucket", "groups"):
-        if getattr(spec, key) is not None and not bucket:
+    idle = () if bucket or context.profile.topology == "two-bucket-prefill" else ("bucket", "groups")
+    for key in idle:
+        if getattr(spec, key) is not None:
             yield _idle(key, why, "set `prefill_policy: bucket`, or remove it")
     if bucket:
         for name in ("balance-abs-threshold", "balance-rel-threshold"):

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgdeploy.problems import Problem
-from sgdeploy.profile.messages import got
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from sgdeploy.engine.catalogue import Catalogue
     from sgdeploy.plan.layout import Layout
+    from sgdeploy.profile.schema import FlagValue
 
 AGREE = {
     "page-size": "KV cache travels in pages, and a mismatch shows only at the first request",
@@ -38,20 +39,21 @@ AGREE_ENV = {
 _BY_ROOM = "follow_bootstrap_room"
 
 
-def check_split(layouts: Sequence[Layout]) -> list[Problem]:
+def check_split(catalogue: Catalogue, layouts: Sequence[Layout]) -> list[Problem]:
     """Compare every instance of a split with the first prefill."""
     split = [layout for layout in layouts if layout.role != "native"]
     if not split:
         return []
     first, others = split[0], split[1:]
-    problems = [problem for other in others for problem in (*_flags(first, other), *_env(first, other))]
+    problems = [problem for other in others for problem in (*_flags(catalogue, first, other), *_env(first, other))]
     return [*problems, *(problem for layout in split for problem in _balance(layout))]
 
 
-def _flags(first: Layout, other: Layout) -> Iterator[Problem]:
+def _flags(catalogue: Catalogue, first: Layout, other: Layout) -> Iterator[Problem]:
     for name, why in (AGREE | AGREE_BETTER).items():
         mine, theirs = first.flags.get(name), other.flags.get(name)
-        if mine != theirs:
+        default = catalogue.flags[name].default
+        if (default if mine is None else mine) != (default if theirs is None else theirs):
             message = f"{_said(name, mine)} in {first.unit}, {_said(name, theirs)} in {other.unit}: {why}"
             hint = f"set `{name}` once, in `engine.flags`, or to the same in all instances"
             path = other.flag_path(name)
@@ -60,8 +62,8 @@ def _flags(first: Layout, other: Layout) -> Iterator[Problem]:
             yield problem if name in AGREE else replace(problem, level="warning")
 
 
-def _said(name: str, value: object) -> str:
-    return f"no `{name}`" if value is None else f"`{name}` is {value if isinstance(value, int) else got(value)}"
+def _said(name: str, value: FlagValue) -> str:
+    return f"no `{name}`" if value is None else f"`{name}: {value}`"
 
 
 def _env(first: Layout, other: Layout) -> Iterator[Problem]:

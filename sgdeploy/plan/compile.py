@@ -127,7 +127,7 @@ def _check_layouts(context: Context, layouts: Sequence[Layout], routing: Routing
     for layout in layouts:
         problems += check_sizes(layout, context.platform, context.profile.model.layers)
         problems += check_instance(context, layout)
-    problems += check_split(layouts)
+    problems += check_split(context.catalogue, layouts)
     return problems if routing is None else problems + check_router(context, routing, layouts)
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from sgdeploy.errors import ProfileError
 from sgdeploy.problems import Problem
-from tests.unit.plan.conftest import KUNPENG, NAMED, Compile
+from tests.unit.plan.conftest import BUCKETS, KUNPENG, KUNPENG_PD, NAMED, Compile
 
 ODD: tuple[Any, ...] = (None, True, -1, "odd", [], ["odd", None], {"odd": {"odd": 1}}, {1: 2})
 EXTRA = """
@@ -44,6 +44,11 @@ FULL["native"] |= {
     "rendezvous": {"port": 5010},
 }
 SEVERAL = yaml.safe_load(NAMED)
+TWO = yaml.safe_load(BUCKETS)
+TWO["router"] |= {"groups": {"short_count": 1}, "policy": "random", "port": 31000, "cores": [1], "env": {"A": 1}}
+APART = yaml.safe_load(KUNPENG_PD)
+APART["router"] |= {"tokenizer": "separate", "tokenizers": {"port": 30001, "flags": {}}, "flags": {"log-level": "warn"}}
+APART["decode"]["env"] = {"SGLANG_PP_LAYER_PARTITION": "61"}
 
 
 def judged(compiled: Compile, text: str) -> tuple[Problem, ...]:
@@ -55,7 +60,7 @@ def judged(compiled: Compile, text: str) -> tuple[Problem, ...]:
     return ()
 
 
-@pytest.mark.parametrize("tree", [FULL, SEVERAL], ids=["kunpeng", "named"])
+@pytest.mark.parametrize("tree", [FULL, SEVERAL, TWO, APART], ids=["kunpeng", "named", "buckets", "apart"])
 def test_odd_values_are_problems_or_plans(compiled: Compile, tree: dict[str, Any]) -> None:
     refused = 0
     for path in spots(tree):

@@ -15,7 +15,7 @@ from tests.unit.plan.conftest import CPU, Compile
 PROFILES = sorted(file for file in data_dir("profiles").rglob("*.yaml") if file.parent.name != "overlays")
 OVERLAYS = sorted((data_dir("profiles") / "overlays").glob("*.yaml"))
 INVENTORIES = sorted(data_dir("inventories").glob("*.yaml"))
-KUNPENG_NATIVE = data_dir("profiles") / "kunpeng" / "deepseek-v3-native.yaml"
+KUNPENG = sorted((data_dir("profiles") / "kunpeng").glob("*.yaml"))
 REHEARSAL = data_dir("profiles") / "overlays" / "rehearsal.yaml"
 
 
@@ -51,9 +51,26 @@ def compile_profile_hosts(compiled: Compile, profile: dict[str, Any]) -> list[st
     return [host.host for host in draft.plan.hosts]
 
 
-def test_the_kunpeng_profile_is_256_ranks_on_16_hosts() -> None:
-    plan = compile_profile(KUNPENG_NATIVE).plan
-    assert (len(plan.processes), len(plan.hosts)) == (256, 16)
+@pytest.mark.parametrize(
+    ("name", "processes", "hosts", "stages"),
+    [
+        ("native", 256, 16, (("native",),)),
+        ("pd", 513, 33, (("prefill", "decode"), ("router",))),
+        ("two-bucket", 769, 49, (("prefill/short", "prefill/long", "decode"), ("router",))),
+    ],
+)
+def test_the_kunpeng_profiles_in_numbers(
+    name: str, processes: int, hosts: int, stages: tuple[tuple[str, ...], ...]
+) -> None:
+    plan = compile_profile(data_dir("profiles") / "kunpeng" / f"deepseek-v3-{name}.yaml").plan
+    assert (len(plan.processes), len(plan.hosts), plan.stages) == (processes, hosts, stages)
+
+
+def test_prefill_and_decode_on_one_machine_need_no_root() -> None:
+    plan = compile_profile(data_dir("profiles") / "cpu" / "pd-one-machine.yaml").plan
+    assert {host.connection for host in plan.hosts} == {"local"}
+    assert len({process.address for process in plan.processes}) == len(plan.hosts) == 4
+    assert {process.argv[0] for process in plan.processes} == {"python3"}
 
 
 def test_the_demo_runs_here_without_root() -> None:
@@ -66,21 +83,30 @@ def test_the_demo_runs_here_without_root() -> None:
     assert {process.argv[0] for process in plan.processes} == {"python3"}
 
 
-def test_the_rehearsal_changes_what_it_may_and_nothing_else() -> None:
-    """Executable, activation, cores, sysfs root and kernel module, field by field."""
-    real = compile_profile(KUNPENG_NATIVE).plan.to_json()
-    rehearsed = compile_profile(KUNPENG_NATIVE, [], [REHEARSAL]).plan.to_json()
+@pytest.mark.parametrize("file", KUNPENG, ids=lambda file: file.stem)
+@pytest.mark.parametrize("changes", [[], ["router.tokenizer=separate"]], ids=["inside", "separate"])
+def test_the_rehearsal_changes_what_it_may_and_nothing_else(file: Path, changes: list[str]) -> None:
+    """Executable, activation, cores, sysfs root, kernel module and model path, field by field."""
+    changes = changes if "native" not in file.stem else []
+    real = compile_profile(file, changes).plan.to_json()
+    rehearsed = compile_profile(file, changes, [REHEARSAL]).plan.to_json()
     for plan in (real, rehearsed):
         del plan["digest"]
+        simulated = {process["host"] for process in plan["processes"] if process["role"] != "router"}
         for host in plan["hosts"]:
             assert (host.pop("sysfs_root") != "") is (plan is rehearsed)
             assert (host.pop("modules") == []) is (plan is rehearsed)
-            assert (host.pop("files") != []) is (plan is rehearsed)
+            assert (host.pop("files") != []) is (plan is rehearsed and host["host"] in simulated)
         for process in plan["processes"]:
-            first = process["argv"].index("--tp-rank-in-node")
-            assert first == (4 if plan is rehearsed else 1)
-            process["argv"] = process["argv"][first:]
             assert (process.pop("activate") == []) is (plan is rehearsed)
-            assert (process.pop("cores") is None) is (plan is rehearsed)
-            assert process.pop("in_run_dir") == ([3] if plan is rehearsed else [])
+            assert process.pop("cores") is None or plan is real
+            in_run_dir, argv = process.pop("in_run_dir"), process["argv"]
+            if process["role"] == "router":
+                assert ("--model-path" in argv) is (plan is real)
+                process["argv"] = [word for word in argv if word not in {"--model-path", "/opt/model"}]
+            else:
+                assert in_run_dir == ([3] if plan is rehearsed else [])
+                start = next(index for index, word in enumerate(argv) if word.startswith("--"))
+                process["argv"] = argv[start:]
+                assert (argv[:start] == ["python3", "-I", "-S", "engine.py"]) is (plan is rehearsed)
     assert rehearsed == real
