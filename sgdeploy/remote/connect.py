@@ -13,7 +13,7 @@ import asyncssh
 from sgdeploy.errors import HostFault
 from sgdeploy.remote import sudo
 from sgdeploy.remote.base import Opened
-from sgdeploy.remote.channel import helper_source
+from sgdeploy.remote.channel import helper_source, packed
 from sgdeploy.remote.explain import MissingPythonError, explain
 from sgdeploy.remote.greeting import Greeting, NoGreetingError, greet
 from sgdeploy.remote.hops import HopError, Hops
@@ -68,7 +68,7 @@ class HostConnector:
     limit: int
     limits: Limits
     config: Path
-    source: bytes = field(default_factory=helper_source, repr=False)
+    helper: bytes = field(default_factory=lambda: packed(helper_source()), repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict)
     _known_hosts: KnownHosts = field(default_factory=KnownHosts)
     _hops: Hops = field(init=False)
@@ -122,7 +122,7 @@ class HostConnector:
     async def _open_local(self, host: PlanHost) -> Session:
         channel = await open_local(sudo.PREFIX if host.sudo else ())
         try:
-            greeting = await greet(channel, self.source, limit=self.limits.greeting)
+            greeting = await greet(channel, self.helper, limit=self.limits.greeting)
         except BaseException:
             await channel.abandon()
             raise
@@ -153,7 +153,7 @@ class HostConnector:
         for python in PYTHONS:
             channel = await start_helper(connection, (*prefix, python), limits=self.limits, evidence=evidence)
             try:
-                return channel, await greet(channel, self.source, limit=self.limits.greeting)
+                return channel, await greet(channel, self.helper, limit=self.limits.greeting)
             except NoGreetingError as error:
                 await channel.abandon()
                 if not (sudo.lacks(python, error.ending) if host.sudo else error.not_found):

@@ -52,12 +52,12 @@ class Greeting:
     noise: bytes
 
 
-async def greet(channel: Channel, source: bytes, *, limit: float) -> Greeting:
-    """Send the helper's source and wait for its greeting.
+async def greet(channel: Channel, helper: bytes, *, limit: float) -> Greeting:
+    """Send the helper and wait for its greeting.
 
     Args:
         channel: to the bootstrap.
-        source: the helper's file.
+        helper: what ``packed`` gives.
         limit: longest wait in seconds, login shell included.
 
     Raises:
@@ -65,13 +65,13 @@ async def greet(channel: Channel, source: bytes, *, limit: float) -> Greeting:
     """
     heard = bytearray()
     try:
-        return await bounded(_greet(channel, source, heard), limit)
+        return await bounded(_greet(channel, helper, heard), limit)
     except asyncio.TimeoutError:
         raise NoGreetingError("silent", bytes(heard[-KEPT_NOISE:]), seconds=limit) from None
 
 
-async def _greet(channel: Channel, source: bytes, heard: bytearray) -> Greeting:
-    channel.write(b"%d\n" % len(source) + source)
+async def _greet(channel: Channel, helper: bytes, heard: bytearray) -> Greeting:
+    channel.write(helper)
     await channel.drain()
     begin = 0
     while True:

@@ -48,6 +48,7 @@ def test_signals_are_as_they_should_be_whatever_the_helper_inherited(
 ) -> None:
     deployment.helper = helpers(before=("sh", "-c", noise + 'exec "$@"', "sh"))
     pid = deployment.run(a="exec sleep 300")["a"]
+    wait_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "sleep in the place of bash")
     status = Path(f"/proc/{pid}/status").read_text()
     lines = dict(line.split(":", 1) for line in status.splitlines())
     masks = {name: int(lines[name], 16) for name in ("SigBlk", "SigIgn")}

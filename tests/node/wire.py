@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sgdeploy.remote.channel import BOOTSTRAP, PYTHON_FLAGS, helper_source
+from sgdeploy.remote.channel import BOOTSTRAP, PYTHON_FLAGS, helper_source, packed
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -105,7 +105,7 @@ class Helper:
             bufsize=0,
             env={**os.environ, **(env or {})},
         )
-        self._write(b"%d\n" % len(body) + body)
+        self._write(packed(body))
         self._numbers = itertools.count(1)
         self._boxes: dict[int | None, queue.Queue[Json | None]] = {None: queue.Queue()}
         self.noise: list[bytes] = []

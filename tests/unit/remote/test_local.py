@@ -13,7 +13,7 @@ import pytest
 
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, LostHostError
-from sgdeploy.remote.channel import BOOTSTRAP
+from sgdeploy.remote.channel import BOOTSTRAP, packed
 from sgdeploy.remote.connect import HostConnector, connector
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -103,7 +103,7 @@ async def test_giving_up_while_opening_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_helper_that_never_begins_is_a_fault(source: bytes, reason: str, tmp_path: Path) -> None:
     made = connector(greeting_timeout=0.5)
     assert isinstance(made, HostConnector)
-    made.source = source
+    made.helper = packed(source)
     opened = await made.open_all([host("n0", tmp_path)])
     await made.close_all()
     assert not opened.sessions
@@ -114,8 +114,10 @@ def test_the_bootstrap_can_stand_in_single_quotes_of_any_shell() -> None:
     assert not set("'!$\\\n`") & set(BOOTSTRAP)
 
 
-async def test_the_bootstrap_reads_its_source_and_not_a_byte_more() -> None:
-    source = b"import os, sys\nprint(__name__, len(SOURCE), os.read(0, 99))\n"
+@pytest.mark.parametrize(("tag", "way"), [("", "bytecode"), ("cpython-30", "source")])
+async def test_the_bootstrap_reads_its_program_and_not_a_byte_more(tag: str, way: str) -> None:
+    # Bytecode is made without docstrings; a Python whose tag is another takes the source.
+    source = b"'source'\nimport os\nprint(__name__, globals().get('__doc__') or 'bytecode', os.read(0, 99))\n"
     process = await asyncio.create_subprocess_exec(
         "sh",
         "-c",
@@ -123,5 +125,5 @@ async def test_the_bootstrap_reads_its_source_and_not_a_byte_more() -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(process.communicate(b"%d\n%snext line\n" % (len(source), source)), 10)
-    assert out == b"__main__ %d b'next line\\n'\n" % len(source)
+    out, _ = await asyncio.wait_for(process.communicate(tag.encode() + packed(source) + b"next line\n"), 10)
+    assert out == f"__main__ {way} b'next line\\n'\n".encode()
