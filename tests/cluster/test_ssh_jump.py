@@ -85,6 +85,29 @@ async def test_a_host_behind_a_jump_host_has_them_too(inside: Lab, connectors: C
     assert fault.reason.startswith("the host key of n03 (10.77.0.3 port 22) has CHANGED")
 
 
+@pytest.mark.parametrize(("changed", "named"), [(0, "jump host n01: "), (1, "jump host n02: "), (2, "")])
+async def test_over_two_hops_each_key_is_checked_and_nobody_behind_is_reached(
+    inside: Lab, connectors: Connectors, changed: int, named: str
+) -> None:
+    configure(inside, "Host n03\n  ProxyJump n01,n02")
+    host = inside.hosts[changed]
+    host.change_host_key()
+    (fault,) = (await open_last(inside, connectors())).faults
+    assert fault.host == "n03"
+    assert fault.reason.startswith(f"{named}the host key of {host.name} ({host.address} port 22) has CHANGED")
+    assert f"ssh-keygen -R {host.address}" in str(fault.hint)
+    assert ["Accepted publickey" in one.sshd_log() for one in inside.hosts] == [at < changed for at in range(3)]
+
+
+async def test_an_unknown_second_hop_is_no_way_through(inside: Lab, connectors: Connectors) -> None:
+    configure(inside, "Host n03\n  ProxyJump n01,n02")
+    known = inside.home / ".ssh/known_hosts"
+    lines = known.read_text(encoding="utf-8").splitlines(keepends=True)
+    known.write_text("".join(line for line in lines if not line.startswith("n02,")), encoding="utf-8")
+    (fault,) = (await open_last(inside, connectors())).faults
+    assert fault.reason.startswith("jump host n02: the host key of n02 (10.77.0.2 port 22) is not known")
+
+
 async def test_a_jump_host_that_refuses(inside: Lab, connectors: Connectors) -> None:
     configure(inside, "Host n03\n  ProxyJump n01\nHost n02\n  ProxyJump n01")
     inside.hosts[0].refuse()
