@@ -12,6 +12,9 @@ from sgdeploy.plan.model import FrontDoor
 from sgdeploy.remote.base import Json
 
 PROMPT = "The capital of France is"
+LONG_PROMPT = " ".join(["The quick brown fox jumps over the lazy dog."] * 136)
+"""6,119 characters: long for any boundary up to the 4,096 characters that routers begin with."""
+
 MAX_TOKENS = 8
 
 REQUEST_LIMIT = 120.0
@@ -41,15 +44,17 @@ class Served:
     tokens: int
     text: str
     seconds: float
-    prompt: str = PROMPT
+    prompt: str
 
 
 class NoCompletionError(Exception):
     """The front door gave no completion; the message says what it gave instead."""
 
 
-async def complete(fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], *, tries: int = TRIES) -> Served:
-    """Send the completion on the front door's own host and insist on tokens.
+async def complete(
+    fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], prompt: str = PROMPT, *, tries: int = TRIES
+) -> Served:
+    """Send a completion on the front door's own host and insist on tokens.
 
     Raises:
         NoCompletionError: no tries are left; holds the last answer.
@@ -61,7 +66,7 @@ async def complete(fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], *,
         "address": door.address,
         "port": door.port,
         "model": door.model,
-        "prompt": PROMPT,
+        "prompt": prompt,
         "max_tokens": MAX_TOKENS,
         "api_key": api_key,
         "timeout": REQUEST_LIMIT,
@@ -72,7 +77,7 @@ async def complete(fleet: Fleet, door: FrontDoor, secrets: Mapping[str, str], *,
             await asyncio.sleep(PAUSE)
         answer = await session.call("complete", arguments, limit=REQUEST_LIMIT + SLACK)
         if answer["status"] == HTTPStatus.OK and answer["tokens"] > 0:
-            return Served(answer["tokens"], answer["text"], answer["seconds"])
+            return Served(answer["tokens"], answer["text"], answer["seconds"], prompt)
         last = _wrong(answer)
         if answer["status"] not in RETRIED:
             break

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.errors import ProcessFault, StartupError
-from sgdeploy.plan.model import Process
+from sgdeploy.plan.model import FrontDoor, Process, Worker
 from sgdeploy.remote.base import Json
 
 PAUSE = 0.5
@@ -28,43 +28,6 @@ LIMIT = 60.0
 """Seconds until a router that does not count every worker is called failed; the workers are ready before it starts."""
 
 ANSWER_LIMIT = 10.0
-
-
-@dataclass(frozen=True)
-class Worker:
-    """A worker as the router was told of it.
-
-    Attributes:
-        url: ``http://address:port``.
-        kind: ``prefill``, ``decode`` or ``regular``.
-        bootstrap_port: for prefill workers, where the router was given one.
-    """
-
-    url: str
-    kind: str
-    bootstrap_port: int | None = None
-
-
-def planned_workers(router: Process) -> tuple[Worker, ...]:
-    """Read the workers out of the router's own command line: what it was told is what it must count."""
-    return tuple(_workers(list(router.argv)))
-
-
-def _workers(words: list[str]) -> Iterator[Worker]:
-    for index, word in enumerate(words):
-        values = _values(words, index + 1)
-        if word == "--prefill" and values:
-            port = values[1] if len(values) > 1 and values[1].isdigit() else None
-            yield Worker(values[0], "prefill", None if port is None else int(port))
-        elif word == "--decode" and values:
-            yield Worker(values[0], "decode")
-        elif word == "--worker-urls":
-            yield from (Worker(url, "regular") for url in values)
-
-
-def _values(words: list[str], begin: int) -> list[str]:
-    end = next((i for i in range(begin, len(words)) if words[i].startswith("--")), len(words))
-    return words[begin:end]
 
 
 def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -> dict[Worker, str]:
@@ -81,18 +44,25 @@ def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -
     return wrong
 
 
-async def workers_counted(fleet: Fleet, router: Process, tell: Tell) -> None:
+async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_key: str | None, tell: Tell) -> None:
     """Wait until the router counts every planned worker as healthy; add those that it gave up.
+
+    Args:
+        fleet: the open hosts.
+        router: its process.
+        door: whom it must know.
+        api_key: the key that it asks for, or None.
+        tell: hears of workers that are added.
 
     Raises:
         StartupError: it does not, within its limit; names each worker and what the router says of it.
     """
-    planned = planned_workers(router)
+    ask = _Asker(fleet, router, api_key)
     begin = time.monotonic()
     added = False
     while True:
-        answer, said = await _ask(fleet, router, "GET", None)
-        wrong = missing_workers(planned, answer)
+        answer, said = await ask("GET", None)
+        wrong = missing_workers(door.workers, answer)
         waited = time.monotonic() - begin
         if not wrong:
             return
@@ -102,12 +72,12 @@ async def workers_counted(fleet: Fleet, router: Process, tell: Tell) -> None:
             added = True
             for worker in (worker for worker, why in wrong.items() if why == "not registered"):
                 tell(Note(f"the router does not know {worker.url}: it is added", "warning", router.host))
-                await _ask(fleet, router, "POST", _addition(worker))
+                await ask("POST", _addition(worker))
         await asyncio.sleep(PAUSE)
 
 
 def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> StartupError:
-    what = "; ".join(f"{worker.kind} {worker.url}: {why}" for worker, why in wrong.items())
+    what = "; ".join(f"{worker.role} {worker.url}: {why}" for worker, why in wrong.items())
     reason = f"it does not count every worker as healthy after {LIMIT:.0f} s: {what}{said}"
     return StartupError(
         "the router is up, but not all of its workers are",
@@ -117,25 +87,34 @@ def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> Sta
 
 
 def _addition(worker: Worker) -> Json:
-    body: Json = {"url": worker.url, "worker_type": worker.kind}
-    return body if worker.bootstrap_port is None else {**body, "bootstrap_port": worker.bootstrap_port}
+    body: Json = {"url": worker.url, "worker_type": worker.role}
+    return body if worker.bootstrap is None else {**body, "bootstrap_port": worker.bootstrap}
 
 
-async def _ask(fleet: Fleet, router: Process, method: str, body: Json | None) -> tuple[Json, str]:
-    """Ask the router on its own host; give its answer (empty where it gave none) and what went wrong, in words."""
-    question: Json = {
-        "address": router.address,
-        "port": router.listens["http"],
-        "path": "/workers",
-        "method": method,
-        "body": body,
-        "timeout": ANSWER_LIMIT,
-    }
-    answer = await fleet.sessions[router.host].call("http", question, limit=ANSWER_LIMIT + 5.0)
-    if answer["status"] not in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
-        return {}, f" (/workers says {answer['status'] or answer['error']})"
-    try:
-        parsed = json.loads(answer["body"])
-    except ValueError:
-        return {}, " (/workers gives no JSON)"
-    return (parsed, "") if isinstance(parsed, dict) else ({}, " (/workers gives no object)")
+@dataclass(frozen=True)
+class _Asker:
+    """Asks a router about its workers, on the router's own host."""
+
+    fleet: Fleet
+    router: Process
+    api_key: str | None
+
+    async def __call__(self, method: str, body: Json | None) -> tuple[Json, str]:
+        """Give its answer (empty where it gave none) and what went wrong, in words."""
+        question: Json = {
+            "address": self.router.address,
+            "port": self.router.listens["http"],
+            "path": "/workers",
+            "method": method,
+            "body": body,
+            "api_key": self.api_key,
+            "timeout": ANSWER_LIMIT,
+        }
+        answer = await self.fleet.sessions[self.router.host].call("http", question, limit=ANSWER_LIMIT + 5.0)
+        if answer["status"] not in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
+            return {}, f" (/workers says {answer['status'] or answer['error']})"
+        try:
+            parsed = json.loads(answer["body"])
+        except ValueError:
+            return {}, " (/workers gives no JSON)"
+        return (parsed, "") if isinstance(parsed, dict) else ({}, " (/workers gives no object)")

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from sgdeploy.deploy.completion import NoCompletionError, complete
+from sgdeploy.deploy.completion import LONG_PROMPT, PROMPT, NoCompletionError, complete
 from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
 from sgdeploy.deploy.launch import Launch
@@ -120,24 +120,26 @@ class _Run:
             hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
             self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
             return
+        door = self.plan.front_door
+        key = None if door.api_key is None else self.options.secrets.get(door.api_key.variable)
         for router in (process for process in self.plan.processes if process.role == "router"):
-            await watch.guard(workers_counted(self.fleet, router, self.tell))
+            await watch.guard(workers_counted(self.fleet, router, door, key, self.tell))
         self._step("one completion through the front door")
         await watch.guard(self._prove())
-        door = self.plan.front_door
         self.tell(Outcome("ready", f"{self.plan.name} serves at {door.url}", self.seconds))
 
     async def _prove(self) -> None:
         door = self.plan.front_door
-        try:
-            served = await complete(self.fleet, door, self.options.secrets)
-        except NoCompletionError as error:
-            leader = next(process for process in self.plan.leaders if process.host == door.host)
-            raise StartupError(
-                "every rank looks ready, but no completion came back",
-                [ProcessFault(leader.id, leader.host, str(error), log=leader.log)],
-            ) from error
-        self.tell(Completion(served.tokens, served.text, served.seconds, served.prompt))
+        for prompt in (PROMPT, LONG_PROMPT) if self.plan.topology == "two-bucket-prefill" else (PROMPT,):
+            try:
+                served = await complete(self.fleet, door, self.options.secrets, prompt)
+            except NoCompletionError as error:
+                server = next(p for p in self.plan.on_host(door.host) if p.listens.get("http") == door.port)
+                raise StartupError(
+                    "every rank looks ready, but no completion came back",
+                    [ProcessFault(server.id, server.host, str(error), log=server.log)],
+                ) from error
+            self.tell(Completion(served.tokens, served.text, served.seconds, served.prompt))
 
     @asynccontextmanager
     async def _undone_on_failure(self) -> AsyncIterator[None]:

@@ -10,38 +10,25 @@ import pytest
 from sgdeploy.deploy import router as router_module
 from sgdeploy.deploy.events import Note
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.router import Worker, missing_workers, planned_workers, workers_counted
+from sgdeploy.deploy.router import missing_workers, workers_counted
 from sgdeploy.errors import StartupError
-from sgdeploy.plan.model import PlanHost, Process
+from sgdeploy.plan.model import FrontDoor, PlanHost, Process, Worker
 from tests.unit.deploy.fakes import FakeNode, Heard
 
-WORDS = (
-    "python -m sglang_router.launch_router --pd-disaggregation --prefill http://10.0.0.1:30000 9001 "
-    "--prefill http://10.0.0.2:30000 --decode http://10.0.0.3:30000 --policy cache_aware --host 10.0.0.9"
-)
 ROUTER = Process(
-    id="d/router",
-    role="router",
-    host="gw",
-    address="10.0.0.9",
-    argv=tuple(WORDS.split()),
-    listens={"http": 30000},
-    log="r.log",
+    id="d/router", role="router", host="gw", address="10.0.0.9", argv=("r",), listens={"http": 30000}, log="r.log"
 )
 PLANNED = (
-    Worker("http://10.0.0.1:30000", "prefill", 9001),
-    Worker("http://10.0.0.2:30000", "prefill"),
-    Worker("http://10.0.0.3:30000", "decode"),
+    Worker(url="http://10.0.0.1:30000", role="prefill", unit="prefill/short", bootstrap=9001),
+    Worker(url="http://10.0.0.2:30000", role="prefill", unit="prefill/long"),
+    Worker(url="http://10.0.0.3:30000", role="decode", unit="decode"),
 )
+DOOR = FrontDoor(host="gw", address="10.0.0.9", port=30000, model="m", workers=PLANNED)
 
 
 def answer(**healthy: bool) -> dict[str, Any]:
     rows = [{"url": f"http://10.0.0.{n[1:]}:30000", "is_healthy": well} for n, well in healthy.items()]
     return {"workers": rows, "total": len(rows)}
-
-
-def test_what_the_router_was_told_is_what_it_must_count() -> None:
-    assert planned_workers(ROUTER) == PLANNED
 
 
 def test_a_worker_counts_only_when_it_is_listed_and_healthy() -> None:
@@ -80,7 +67,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_worker_that_the_router_gave_up_is_added() -> None:
     node, heard = RouterNode({"w2": True, "w3": True}, takes=True), Heard()
-    await workers_counted(Fleet({"gw": node}), ROUTER, heard)
+    await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, heard)
     assert node.added == [{"url": "http://10.0.0.1:30000", "worker_type": "prefill", "bootstrap_port": 9001}]
     assert [event.message for event in heard.events if isinstance(event, Note)] == [
         "the router does not know http://10.0.0.1:30000: it is added"
@@ -90,6 +77,6 @@ async def test_a_worker_that_the_router_gave_up_is_added() -> None:
 async def test_a_router_that_never_counts_a_worker_fails_with_its_name() -> None:
     node = RouterNode({"w1": True, "w2": False, "w3": True}, takes=False)
     with pytest.raises(StartupError) as caught:
-        await workers_counted(Fleet({"gw": node}), ROUTER, Heard())
+        await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, Heard())
     assert "prefill http://10.0.0.2:30000: registered, but not healthy" in caught.value.faults[0].reason
     assert caught.value.faults[0].process == "d/router"
