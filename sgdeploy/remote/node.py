@@ -2113,21 +2113,26 @@ def listeners() -> list[Listener]:
 
 
 def plain_address(text: str) -> str:
-    """Give an address in one spelling, "" for "all addresses"; a name is looked up, and "" where that fails."""
+    """Give an address in one spelling, "" for "all addresses"; ValueError for a name."""
     import ipaddress
-    import socket
 
-    bare = text.strip("[]").partition("%")[0]
-    try:
-        address = ipaddress.ip_address(bare)
-    except ValueError:
-        try:
-            return plain_address(str(Later(partial(socket.gethostbyname, bare)).wait(GATHER_LOOK)))
-        except OpError:
-            return ""
+    address = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     address = mapped or address
     return "" if address.is_unspecified else str(address)
+
+
+def plain_addresses(text: str) -> set[str]:
+    """Give an address, or all that a name leads to, of both families; a name that nobody knows may be any address."""
+    import socket
+
+    try:
+        return {plain_address(text)}
+    except ValueError:
+        with contextlib.suppress(OpError):
+            found = Later(partial(socket.getaddrinfo, text, None, 0, socket.SOCK_STREAM)).wait(GATHER_LOOK)
+            return {plain_address(str(each[4][0])) for each in found}
+        return {""}
 
 
 def socket_owners(inodes: set[int]) -> dict[int, int]:
@@ -2152,11 +2157,11 @@ def op_ports(call: Call) -> Json:
     everybody = listeners()
     hits: list[tuple[Json, int]] = []
     for wanted in call["ports"]:
-        address = None
+        addresses: set[str] = set()
         for listener in everybody:
             if listener.port == wanted["port"]:
-                address = plain_address(wanted["address"]) if address is None else address
-                if "" in (address, listener.address) or address == listener.address:
+                addresses = addresses or plain_addresses(wanted["address"])
+                if not listener.address or addresses & {"", listener.address}:
                     hits.append((wanted, listener.inode))
     owners = socket_owners({inode for _, inode in hits})
     listening = []

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sgdeploy.remote.base import Connector
 from tests.cluster.deployments import ROOMY, Events, assert_nothing_left, small_profile, write_inventory
+from tests.kit import client
 from tests.kit.hosts import Lab
 
 pytestmark = [pytest.mark.cluster, pytest.mark.parametrize("lab", [ROOMY], indirect=True)]
+Connectors = Callable[..., Connector]
 V4, V6 = ("10.77.0.1", "10.77.0.2"), ("fd77::1", "fd77::2")
 
 
@@ -65,3 +69,20 @@ def test_a_host_without_the_leaders_family_is_told_before_anything(lab: Lab, tmp
     told = "n02: [fd77::1]:25000 cannot be reached from here: this host has no IPv6 address; it has 10.77.0.2 (eth0)"
     assert told in up.stderr
     assert not lab.hosts[0].path("/var/lib/sgdeploy").exists()
+
+
+async def test_a_port_is_taken_at_whatever_address_a_name_leads_to(inside: Lab, connectors: Connectors) -> None:
+    host = inside.hosts[0]
+    config = host.path(client.SSHD_CONFIG).read_text(encoding="utf-8")
+    names = host.path("/etc/hosts").read_text(encoding="utf-8")
+    host.refuse()
+    host.write(client.SSHD_CONFIG, f"ListenAddress {host.address6}\n{config}", 0o600)
+    host.write(
+        "/etc/hosts", f"{names}{host.address} four\n{host.address6} six\n{host.address} both\n{host.address6} both\n"
+    )
+    host.serve()
+    opened = await connectors().open_all([inside.plan_host(host, ssh=host.address6, user="root")])
+    assert opened.faults == ()
+    asked = [{"address": name, "port": 22} for name in ("four", "six", "both", host.address, host.address6)]
+    found = await opened.sessions["n01"].call("ports", {"ports": asked})
+    assert [row["address"] for row in found["listening"]] == ["six", "both", host.address6]
