@@ -107,6 +107,7 @@ class ProcessFault:
         lines: its last log lines, oldest first, at most 20.
         log: the log's path on the host.
         seconds_to_report: from the death as the node saw it to our report, where known.
+        symptom: its own log says that it lost a peer: another process is the cause.
     """
 
     process: str
@@ -115,6 +116,7 @@ class ProcessFault:
     lines: tuple[str, ...] = ()
     log: str = ""
     seconds_to_report: float | None = None
+    symptom: bool = False
 
 
 class StartupError(SgdeployError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,3 +43,44 @@ def _even(numbers: Sequence[int], *, strides: bool) -> int:
     step = next(steps, 0)
     alike = 1 + sum(1 for _ in takewhile(lambda each: each == step, steps)) if step else 0
     return alike + 1 if step == 1 or (strides and alike > 1) else 1
+
+
+_DIGITS = re.compile(r"\d+")
+
+_Shape: TypeAlias = "tuple[str, str]"
+"""What stands before and after a number in a name."""
+
+
+def name_list(names: Iterable[str]) -> str:
+    """Write host names (or paths) short, in the range notation of inventories, each of them still there.
+
+    ``10.0.0.[1-16]``; ``node[01-04,07], login``; ``/opt/tp[0-15]/server``; "" for none.
+    """
+    wanted = list(dict.fromkeys(names))
+    sizes = Counter(shape for name in wanted for shape in _shapes(name))
+    groups: dict[_Shape | str, list[str]] = {}
+    for name in wanted:
+        # The number in whose place most others differ; of two such places, the later one.
+        shape = max(_shapes(name), key=lambda each: sizes[each], default=name)
+        groups.setdefault(shape, []).append(name)
+    return ", ".join(_ranges(shape, members) for shape, members in groups.items())
+
+
+def _shapes(name: str) -> Sequence[_Shape | str]:
+    return [(name[: number.start()], name[number.end() :]) for number in _DIGITS.finditer(name)][::-1]
+
+
+def _ranges(shape: _Shape | str, members: Sequence[str]) -> str:
+    if isinstance(shape, str) or len(members) == 1:
+        return ", ".join(members)
+    before, after = shape
+    numbers = [name[len(before) : len(name) - len(after)] for name in members]
+    if not any(number.startswith("0") and len(number) > 1 for number in numbers):
+        return f"{before}[{number_list(map(int, numbers))}]{after}"
+    # Leading zeros: numbers of the same width make a range, as in node[08-11].
+    widths = sorted({len(number) for number in numbers})
+    return ", ".join(f"{before}[{_padded((n for n in numbers if len(n) == w), w)}]{after}" for w in widths)
+
+
+def _padded(numbers: Iterable[str], width: int) -> str:
+    return _DIGITS.sub(lambda found: found[0].zfill(width), number_list(map(int, numbers)))

@@ -11,7 +11,7 @@ from rich.console import Console as Terminal
 from rich.text import Text
 
 from sgdeploy.console.caret import problem_json, problem_lines, summary
-from sgdeploy.console.faults import error_json, error_lines
+from sgdeploy.console.faults import error_json, error_lines, in_full
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard
 from sgdeploy.console.plans import host_lines, plan_lines
@@ -70,6 +70,7 @@ class Console:
         self.mode: Mode = mode
         self._quiet = quiet
         self._clock = clock
+        self._failures_told = 0
         self._out = _terminal(Sink(out), color)
         self._err = _terminal(Sink(err), color)
         self._board = LiveBoard(self._err, clock)
@@ -84,8 +85,8 @@ class Console:
             kind = event.to_json()
             self._json({"event": kind.pop("event"), "time": round(self._clock(), 3), **kind})
             return
-        if isinstance(event, ProcessFailed):
-            self._failures_shown.add(event.process)
+        if isinstance(event, ProcessFailed) and not self._shows(event):
+            return
         if self._board.is_open:
             self._board.hear(event)
             if isinstance(event, _ON_BOARD):
@@ -119,6 +120,16 @@ class Console:
         last, self._last = self._last, []
         for event in last:
             self._print(self._err, event_lines(event))
+
+    def _shows(self, event: ProcessFailed) -> bool:
+        """Tell whether a failure is shown at once; the others are rows of the table, and the last error counts them."""
+        shows = in_full(self._failures_told, symptom=event.symptom)
+        self._failures_told += 1
+        if shows:
+            self._failures_shown.add(event.process)
+        elif self._board.is_open:
+            self._board.hear(event)
+        return shows
 
     # What a command has to say
 

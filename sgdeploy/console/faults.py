@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +17,7 @@ from sgdeploy.errors import (
     HostFault,
     HostsError,
     LeftoverError,
+    Missing,
     ProcessFault,
     ProfileError,
     SgdeployError,
@@ -23,8 +25,27 @@ from sgdeploy.errors import (
     WaitTimeoutError,
 )
 from sgdeploy.remote.base import LostHostError, NodeError
+from sgdeploy.words import name_list
 
+_MISSING = 10
+"""So many ranks that are not ready are named one by one, those that stand still the longest first."""
+
+_TELLING = re.compile(r"\b\w*(Error|Exception)\b|\berror:", re.ASCII)
 _LISTS = ("faults", "missing", "leftovers")
+
+
+FULL = 3
+"""So many failures are shown with their last log lines; of 256 ranks that fall together one is the cause."""
+
+
+def in_full(told: int, *, symptom: bool) -> bool:
+    """Tell whether a failure is shown with its log: the first, and few others that may be causes as well.
+
+    Args:
+        told: how many failures came before it, the most likely cause first.
+        symptom: whether its log blames another process.
+    """
+    return told == 0 or (told < FULL and not symptom)
 
 
 def error_lines(error: SgdeployError, shown: Collection[str] = ()) -> list[Text]:
@@ -51,12 +72,11 @@ def _headline(error: SgdeployError) -> Text:
 def _details(error: SgdeployError, shown: Collection[str]) -> Iterable[Text]:
     match error:
         case StartupError(faults=faults):
-            for process in faults:
-                yield from _process(process, full=process.process not in shown)
+            yield from _processes(faults, shown)
         case WaitTimeoutError(missing=missing):
-            yield from grid(
-                [(clean(m.host), short(m.process), clean(m.phase), clean(m.line)) for m in missing], indent=2
-            )
+            rows = [(clean(m.host), short(m.process), clean(m.phase), clean(m.line)) for m in missing[:_MISSING]]
+            yield from grid(rows, indent=2)
+            yield from _also_missing(missing[_MISSING:])
         case LeftoverError(leftovers=leftovers, faults=hosts):
             yield from (Text(f"  {clean(left.host)}: {clean(left.what)}") for left in leftovers)
             yield from _hosts(hosts)
@@ -66,17 +86,57 @@ def _details(error: SgdeployError, shown: Collection[str]) -> Iterable[Text]:
             pass
 
 
+def _also_missing(missing: Iterable[Missing]) -> Iterable[Text]:
+    phases: dict[str, list[str]] = {}
+    for one in missing:
+        phases.setdefault(one.phase, []).append(one.host)
+    for phase, hosts in phases.items():
+        yield Text(f"  and {len(hosts)} more on {_names(hosts)}: {clean(phase)}")
+
+
 def _hosts(faults: Iterable[HostFault]) -> Iterable[Text]:
+    """Give each problem once, with all hosts that have it; one that names its own host counts as the same on each."""
+    groups: dict[tuple[str, str], list[HostFault]] = {}
     for fault in faults:
-        yield Text.assemble("  ", (f"{clean(fault.host)}: ", "bold"), clean(fault.reason))
-        yield from hint_lines(fault.hint, indent=4)
+        problem = (_anywhere(fault.reason, fault.host), _anywhere(fault.hint or "", fault.host))
+        groups.setdefault(problem, []).append(fault)
+    for group in groups.values():
+        first = group[0]
+        said = {fault.host: (fault.reason, fault.hint) == (first.reason, first.hint) for fault in group}
+        yield Text.assemble("  ", (f"{_names(h for h in said if said[h])}: ", "bold"), clean(first.reason))
+        yield from hint_lines(first.hint, indent=4)
+        if others := _names(host for host in said if not said[host]):
+            yield Text(f"    likewise: {others}")
 
 
-def _process(fault: ProcessFault, *, full: bool) -> Iterable[Text]:
-    lines = failure_lines(fault.process, fault.host, fault.reason, fault.seconds_to_report)
-    if full:
-        lines += evidence_lines(fault.lines, fault.log)
-    return [Text.assemble("  ", line) for line in lines]
+def _names(hosts: Iterable[str]) -> str:
+    return clean(name_list(hosts))
+
+
+def _anywhere(text: str, host: str) -> str:
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "\0", text)
+
+
+def _processes(faults: Sequence[ProcessFault], shown: Collection[str]) -> Iterable[Text]:
+    """Name what is worth a look, with its log unless that stands on the screen; of the others, how many and where."""
+    full = [fault for number, fault in enumerate(faults) if in_full(number, symptom=fault.symptom)]
+    for fault in full:
+        lines = failure_lines(fault.process, fault.host, fault.reason, fault.seconds_to_report)
+        lines += _gist(fault) if fault.process in shown else evidence_lines(fault.lines, fault.log)
+        yield from (Text.assemble("  ", line) for line in lines)
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for fault in faults:
+        if fault not in full:
+            groups.setdefault((fault.reason, fault.symptom), []).append(fault.host)
+    for (reason, symptom), hosts in groups.items():
+        why = ", having lost a peer" if symptom else ""
+        yield Text(f"  {len(hosts)} more failed on {_names(hosts)}: {clean(reason)}{why}")
+
+
+def _gist(fault: ProcessFault) -> list[Text]:
+    """Give the one log line that tells most: the last that names an error, else the last."""
+    telling = [line for line in fault.lines if _TELLING.search(line)] or list(fault.lines)
+    return evidence_lines(tuple(telling[-1:]), "")
 
 
 def error_json(error: SgdeployError) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sgdeploy.deploy.events import (
     RankState,
     Step,
 )
-from sgdeploy.words import plural
+from sgdeploy.words import name_list, plural
 
 
 @singledispatch
@@ -38,8 +38,8 @@ def _step(event: Step) -> list[Text]:
 def _note(event: Note) -> list[Text]:
     style = "bold yellow" if event.level == "warning" else "cyan"
     word = "warning" if event.level == "warning" else "note"
-    host = f"{clean(event.host)}: " if event.host else ""
-    return [Text.assemble((f"{word}: ", style), host, clean(event.message)), *hint_lines(event.hint)]
+    hosts = f"{clean(name_list(event.hosts))}: " if event.hosts else ""
+    return [Text.assemble((f"{word}: ", style), hosts, clean(event.message)), *hint_lines(event.hint)]
 
 
 @event_lines.register

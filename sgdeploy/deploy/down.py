@@ -42,7 +42,7 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
             if run.fleet.has(plan.lead_host.host):
                 await stack.enter_async_context(locked(run.fleet, plan.lead_host, options.owner))
             else:
-                tell(Note("the lock is not held: its host cannot be reached", "warning", plan.lead_host.host))
+                tell(Note("the lock is not held: its host cannot be reached", "warning", (plan.lead_host.host,)))
             found_any = await run.take_down()
         run.conclude()
         seconds = time.monotonic() - begin

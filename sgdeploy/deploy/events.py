@@ -38,12 +38,12 @@ class Step(Event):
 
 @dataclass(frozen=True)
 class Note(Event):
-    """A sentence that the operator should read. ``host`` is "" where it is about all."""
+    """A sentence that the operator should read, and the hosts that it is about (none: about all)."""
 
     kind: ClassVar[str] = "note"
     message: str
     level: Literal["info", "warning"] = "info"
-    host: str = ""
+    hosts: tuple[str, ...] = ()
     hint: str | None = None
 
 
@@ -93,7 +93,17 @@ class Heartbeat(Event):
 
 @dataclass(frozen=True)
 class ProcessFailed(Event):
-    """A process died or failed; sent before anything is stopped, the first cause first."""
+    """A process died or failed; sent before anything is stopped, the first cause first.
+
+    Attributes:
+        process: id in the plan.
+        host: inventory name.
+        reason: ``exit code 3``, ``killed by SIGKILL (9)``.
+        lines: its last log lines, oldest first.
+        log: the log's path on the host.
+        seconds_to_report: from the death as the node saw it to our report, where known.
+        symptom: its own log says that it lost a peer: another process is the cause.
+    """
 
     kind: ClassVar[str] = "failed"
     process: str
@@ -102,6 +112,7 @@ class ProcessFailed(Event):
     lines: tuple[str, ...]
     log: str
     seconds_to_report: float | None
+    symptom: bool = False
 
 
 @dataclass(frozen=True)

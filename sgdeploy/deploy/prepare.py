@@ -17,12 +17,9 @@ from sgdeploy.paths import package_file
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json, LostHostError
 from sgdeploy.render.scripts import process_script
-from sgdeploy.words import plural
+from sgdeploy.words import name_list, plural
 
 NOTHING_CHANGED = "nothing was changed on any host"
-
-SHOWN = 4
-"""Host names shown in one message before it says only how many there are."""
 
 
 def require(answers: Answers, doing: str, hint: str = NOTHING_CHANGED) -> None:
@@ -57,14 +54,17 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
     }
     listening = {name: result["listening"] for name, result in ports.results.items()}
     findings = check(plan, facts, listening)
+    doubts: dict[tuple[str, str | None], list[str]] = {}
     for finding in findings:
         if finding.level == "warning":
-            tell(Note(finding.message, "warning", finding.host, finding.hint))
+            doubts.setdefault((finding.message, finding.hint), []).append(finding.host)
+    for (message, hint), doubtful in doubts.items():
+        tell(Note(message, "warning", tuple(doubtful), hint))
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
-        hosts = {finding.host for finding in errors}
+        hosts, kinds = {finding.host for finding in errors}, {finding.message for finding in errors}
         raise PreflightError(
-            f"{plural(len(errors), 'problem')} on {len(hosts)} of {plural(len(plan.hosts), 'host')}",
+            f"{plural(len(kinds), 'problem')} on {len(hosts)} of {plural(len(plan.hosts), 'host')}",
             [HostFault(finding.host, finding.message, finding.hint) for finding in errors],
             hint=NOTHING_CHANGED,
         )
@@ -88,10 +88,9 @@ def refuse_if_running(plan: Plan, records: Records) -> None:
     living = list(records.living)
     if not living:
         return
-    hosts = sorted({process.host for process in living})
-    shown = ", ".join(hosts[:SHOWN]) + (" …" if len(hosts) > SHOWN else "")
+    hosts = list(dict.fromkeys(process.host for process in living))
     raise StateError(
-        f"{plan.name}: {len(living)} of its processes already run on {plural(len(hosts), 'host')} ({shown})",
+        f"{plan.name}: {len(living)} of its processes already run on {plural(len(hosts), 'host')} ({name_list(hosts)})",
         hint=f"look at them with `sgdeploy status {plan.name}`, or stop them first with `sgdeploy down {plan.name}`",
     )
 
@@ -105,8 +104,7 @@ async def clear_stale(fleet: Fleet, records: Records, tell: Tell) -> None:
     stale = [name for name, found in records.hosts.items() if not found.empty]
     if not stale:
         return
-    for name in stale:
-        tell(Note("records of an earlier run are put away; none of its processes lives", host=name))
+    tell(Note("records of an earlier run are put away; none of its processes lives", hosts=tuple(stale)))
     restore = await fleet.ask("restore", lambda h: {"run_dir": h.run_dir, "sysfs_root": h.sysfs_root}, hosts=stale)
     require(restore, "giving hugepages of an earlier run back", "look at the hosts named above")
     clear = await fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=stale)

@@ -71,7 +71,7 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
         if waited > LATE and not added:
             added = True
             for worker in (worker for worker, why in wrong.items() if why == "not registered"):
-                tell(Note(f"the router does not know {worker.url}: it is added", "warning", router.host))
+                tell(Note(f"the router does not know {worker.url}: it is added", "warning", (router.host,)))
                 await ask("POST", _addition(worker))
         await asyncio.sleep(PAUSE)
 

@@ -173,8 +173,8 @@ class Stopper:
             self._collect(await self._fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=clean), stopped)
         for host in clean:
             self._tell(HostState(host, "stopped"))
-        for host in sorted(bad):
-            self._tell(Note("its records are kept until it is proven clean", "warning", host))
+        if bad:
+            self._tell(Note("records are kept until the host is proven clean", "warning", tuple(sorted(bad))))
         return stopped
 
     def _ports(self, host: str) -> list[Json]:

@@ -176,12 +176,13 @@ class _Run:
 
     def _tell_what_is_left(self, lost: tuple[HostFault, ...], *parts: Stopped) -> None:
         """Say it beside the failure itself: a clean-up that could not finish must not hide the cause."""
+        hint = f"sgdeploy down {self.plan.name}"
+        if self._launched and not lost and all(part.proven for part in parts):
+            self.tell(Note("what was started is stopped again; the logs stay on the hosts"))
         for fault in (*lost, *(fault for part in parts for fault in part.faults)):
-            self.tell(
-                Note(f"could not be cleaned: {fault.reason}", "warning", fault.host, f"sgdeploy down {self.plan.name}")
-            )
+            self.tell(Note(f"could not be cleaned: {fault.reason}", "warning", (fault.host,), hint))
         for item in (item for part in parts for item in part.leftovers):
-            self.tell(Note(item.what, "warning", item.host, f"sgdeploy down {self.plan.name}"))
+            self.tell(Note(item.what, "warning", (item.host,), hint))
 
 
 def _steps(plan: Plan, options: UpOptions) -> int:

@@ -169,9 +169,8 @@ class Watch:
         final = self._judge()
         failed = final if isinstance(final, Failed) else verdict
         for fault in failed.faults:
-            self._tell(
-                ProcessFailed(fault.process, fault.host, fault.reason, fault.lines, fault.log, fault.seconds_to_report)
-            )
+            how = (fault.reason, fault.lines, fault.log, fault.seconds_to_report, fault.symptom)
+            self._tell(ProcessFailed(fault.process, fault.host, *how))
         self._raise(failed)
 
     def _raise(self, failed: Failed) -> NoReturn:

@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from sgdeploy.facts.model import Finding, HostFacts
 from sgdeploy.facts.raw import Wanted
 from sgdeploy.facts.subject import Subject, simulated
-from sgdeploy.facts.text import MIB, fold, write_size
+from sgdeploy.facts.text import MIB, write_size
 from sgdeploy.plan.model import Plan, PlanHost, Process
-from sgdeploy.words import plural
+from sgdeploy.words import name_list, plural
 
 SPACE_LEAST = 64 * MIB
 SPACE_PER_PROCESS = 4 * MIB
@@ -151,14 +151,14 @@ def _programs(subject: Subject) -> Iterator[Finding]:
     if missing:
         yield subject.error(
             "program-missing",
-            f"the program {missing}",
+            f"no program to run: {missing}",
             "install the engine at that place on this host, or correct engine.executable or platform_settings",
         )
     refused = [p for p in paths if (it := facts.paths.get(p)) and it.exists and (it.folder or not it.executable)]
     if refused:
         yield subject.error(
             "program-denied",
-            f"{subject.who} may not run {fold(refused)}",
+            f"{subject.who} may not run {name_list(refused)}",
             f"look at it with `ls -l`; as its owner: chmod +x {refused[0]}",
         )
 
@@ -197,7 +197,7 @@ def _absent(facts: HostFacts, paths: Iterable[str]) -> str:
         if found is not None and not found.exists:
             gone.setdefault(found.error, []).append(path)
     return "; ".join(
-        f"{fold(group)} "
+        f"{name_list(group)} "
         + (f"cannot be looked at ({why})" if why else f"do{'es' if len(group) == 1 else ''} not exist")
         for why, group in gone.items()
     )
@@ -229,4 +229,4 @@ def _model_findings(code: str, what: str, bad: Mapping[str, list[str]]) -> Itera
     where = f"on {len(hosts)} of {plural(len(bad), 'host')}{named}"
     hint = "copy or mount the weights there, or correct model.path: it must be the same on every host"
     for host in hosts:
-        yield Finding(code, "error", host, f"the model path {fold(bad[host])} {what} ({where})", hint)
+        yield Finding(code, "error", host, f"the model path {name_list(bad[host])} {what} ({where})", hint)

@@ -16,9 +16,9 @@ from sgdeploy.facts.cpu import NODES, node_of
 from sgdeploy.facts.model import Finding, HugePool
 from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject, hugepage_writes, sysfs
-from sgdeploy.facts.text import GIB, KIB, MIB, fold, write_page, write_size
+from sgdeploy.facts.text import GIB, KIB, MIB, write_page, write_size
 from sgdeploy.plan.model import PlanHost, Process
-from sgdeploy.words import number_list, plural
+from sgdeploy.words import name_list, number_list, plural
 
 MEMINFO = "/proc/meminfo"
 POOLS = "/sys/kernel/mm/hugepages"
@@ -94,7 +94,7 @@ def _paths(subject: Subject) -> Iterator[Finding]:
     sizes = sorted({pool.size for pool in facts.huge})
     have = ", ".join(write_page(size) for size in sizes) or "none"
     page = f" with its base page of {write_page(facts.page_size)}" if facts.page_size else ""
-    what = f"no such file: {fold(sysfs(subject.host, path) for path in missing)}"
+    what = f"no such file: {name_list(sysfs(subject.host, path) for path in missing)}"
     root = subject.host.sysfs_root
     if root:
         hint = "make a file for each of the plan's hugepage settings there (`sgdeploy plan PROFILE --json` lists them)"

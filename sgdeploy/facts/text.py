@@ -1,17 +1,10 @@
-"""Small forms that facts are read from and findings are written in: number lists, sizes, many similar paths."""
+"""Small forms that facts are read from and findings are written in: number lists and sizes."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterable, Sequence
-
-from sgdeploy.words import number_list
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
-
-_DIGITS = re.compile(r"\d+")
 
 
 def read_numbers(text: str) -> tuple[int, ...]:
@@ -39,22 +32,3 @@ def write_size(size: int) -> str:
 def write_page(size: int) -> str:
     """Write the size of a page: ``2 MiB``, ``512 MiB``, ``1 GiB``."""
     return f"{size // GIB} GiB" if size % GIB == 0 else write_size(size)
-
-
-def fold(paths: Iterable[str]) -> str:
-    """Join paths; those that differ in one number only become one: ``/opt/tp[0-15]/server``."""
-    groups: dict[str, list[str]] = {}
-    for path in dict.fromkeys(paths):
-        groups.setdefault(_DIGITS.sub("#", path), []).append(path)
-    return ", ".join(part for group in groups.values() for part in _fold_group(group))
-
-
-def _fold_group(group: Sequence[str]) -> list[str]:
-    columns = list(zip(*(_DIGITS.findall(path) for path in group), strict=True))
-    varying = [index for index, column in enumerate(columns) if len(set(column)) > 1]
-    padded = any(number != str(int(number)) for index in varying for number in columns[index])
-    if len(varying) != 1 or padded:
-        return list(group)
-    span = number_list(int(number) for number in columns[varying[0]])
-    match = list(_DIGITS.finditer(group[0]))[varying[0]]
-    return [f"{group[0][: match.start()]}[{span}]{group[0][match.end() :]}"]

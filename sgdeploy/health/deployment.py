@@ -121,7 +121,7 @@ class DeploymentHealth:
 
     def _failed(self, now: float) -> Failed:
         faults = tuple(
-            ProcessFault(it.process, it.host, it.reason, it.tail, it.log, _since(it.died_at, now))
+            ProcessFault(it.process, it.host, it.reason, it.tail, it.log, _since(it.died_at, now), it.lost_a_peer)
             for it in self.failures
             if it.state == "failed"
         )

@@ -14,8 +14,7 @@ from typing import Any
 
 from sgdeploy.facts.model import HostFacts, HugePool, PathFact
 from sgdeploy.facts.parse import parse
-from sgdeploy.facts.text import fold
-from sgdeploy.words import number_list
+from sgdeploy.words import name_list, number_list
 
 FOLDER = Path(__file__).parent / "samples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -60,4 +59,4 @@ def _paths(paths: Mapping[str, PathFact]) -> dict[str, str]:
         rights = ("r" if found.readable else "-") + ("x" if found.executable else "-")
         words = f"{found.kind} {rights}" if found.exists else f"absent {found.error}".strip()
         alike.setdefault(words, []).append(path)
-    return {words: fold(group) for words, group in alike.items()}
+    return {words: name_list(group) for words, group in alike.items()}

@@ -157,7 +157,7 @@ CASES = [
     ),
     Case(
         "program-missing",
-        "the program /opt/tp0/server does not exist",
+        "no program to run: /opt/tp0/server does not exist",
         "install the engine at that place on this host, or correct engine.executable or platform_settings",
         facts={"paths": _paths(**{"/opt/tp0/server": gone()})},
         process={"argv": ("/opt/tp0/server", "--model-path=/models/tiny")},

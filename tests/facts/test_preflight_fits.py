@@ -70,7 +70,7 @@ def test_a_kunpeng_plan_on_a_small_machine_tells_everything_at_once() -> None:
         "nic-missing",
         "model-missing",
     ]
-    assert told["program-missing"] == "the program /opt/dist/tp[0-15]/server do not exist"
+    assert told["program-missing"] == "no program to run: /opt/dist/tp[0-15]/server do not exist"
     assert told["numa-missing"] == "planned NUMA nodes that do not exist: 16-31 (online: 0)"
 
 

@@ -1,4 +1,4 @@
-"""Numbers in messages: a count agrees with its noun, a list of numbers names each of them once."""
+"""Numbers and names in messages: a count agrees with its noun, a list names each of its items once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import sgdeploy
 from sgdeploy.facts.text import read_numbers
-from sgdeploy.words import number_list, plural
+from sgdeploy.profile.hosts import expand
+from sgdeploy.words import name_list, number_list, plural
 
 PACKAGE = Path(sgdeploy.__file__).parent
 ALONE = {PACKAGE / "remote" / "node.py", PACKAGE / "rehearse" / "engine.py"}
@@ -62,6 +63,30 @@ def test_a_number_list_names_every_number_once(numbers: set[int]) -> None:
         first, _, last = run.partition("-")
         found += range(int(first), int(last or first) + 1, int(stride or 1))
     assert found == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["n01"], "n01"),
+        (["n2", "n1"], "n[1-2]"),
+        ([f"10.0.0.{n}" for n in range(1, 17)], "10.0.0.[1-16]"),
+        ([*(f"node{n:02d}" for n in (1, 2, 3, 9, 10, 11)), "login"], "node[01-03,09-11], login"),
+        (["n1.lab", "n2.lab", "n9.lab"], "n[1-2,9].lab"),
+        (["a1-ib0", "a2-ib0", "a3-ib0"], "a[1-3]-ib0"),
+        (["x0", "x1", "x10"], "x[0-1,10]"),
+        (["alpha", "beta", "gamma", "beta"], "alpha, beta, gamma"),
+    ],
+)
+def test_name_lists(names: list[str], text: str) -> None:
+    assert name_list(names) == text
+
+
+@given(st.lists(st.from_regex(r"[a-c][0-9]{1,3}(-ib[0-9])?", fullmatch=True), unique=True, min_size=1))
+def test_a_name_list_is_range_notation_for_every_name(names: list[str]) -> None:
+    parts = re.findall(r"(?:[^,\[ ]|\[[^\]]*\])+", name_list(names))
+    assert sorted(host for part in parts for host in expand(part)) == sorted(names)
 
 
 def test_no_message_makes_its_own_plural() -> None:

@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from sgdeploy.deploy.events import ProcessFailed
 from sgdeploy.errors import (
     CancelledRunError,
     HostFault,
@@ -123,6 +124,75 @@ def test_the_lists_of_an_error_are_in_its_json() -> None:
     assert startup["faults"][0]["seconds_to_report"] == 0.4
     assert timeout["missing"][1]["phase"] == "starting"
     assert leftover["leftovers"] == [{"host": "n01", "what": "process 77 (sglang)"}]
+
+
+def test_a_problem_of_many_hosts_is_told_once() -> None:
+    names = [f"n{number:02d}" for number in range(1, 17)]
+    alike = [HostFault(name, "/opt/model does not exist", "mount it") for name in names]
+    refused = [HostFault(name, f"{name}.lab port 22 refuses", f"nc -vz {name}.lab 22") for name in names]
+    made = screen()
+    made.console.error(PreflightError("33 problems", [*alike, *refused, HostFault("n03", "no python3")]))
+    assert made.err.getvalue() == dedent("""\
+        error: 33 problems
+          n[01-16]: /opt/model does not exist
+            hint: mount it
+          n01: n01.lab port 22 refuses
+            hint: nc -vz n01.lab 22
+            likewise: n[02-16]
+          n03: no python3
+        """)
+
+
+def test_a_host_whose_name_begins_with_anothers_is_not_alike() -> None:
+    faults = [HostFault("n1", "n12 answers for n1"), HostFault("n12", "n12 answers for n12")]
+    made = screen()
+    made.console.error(RemoteError("2 problems", faults))
+    assert "likewise" not in made.err.getvalue()
+
+
+def test_of_many_failures_the_cause_is_seen() -> None:
+    tail = ("loading", "RuntimeError: out of memory", "kill_process_tree called")
+    faults = [ProcessFault("big/native/n07/r02", "n07", "exit code 1", tail, "/x.log", 0.6)]
+    faults += [
+        ProcessFault(f"big/native/n{host:02d}/r{rank:02d}", f"n{host:02d}", "killed by SIGKILL (9)", tail, symptom=True)
+        for host in range(1, 17)
+        for rank in range(16)
+        if (host, rank) != (7, 2)
+    ]
+    made = screen()
+    for fault in faults:
+        made.console.tell(ProcessFailed(**vars(fault)))
+    assert made.err.getvalue() == dedent("""\
+        native/n07/r02 failed on n07: exit code 1 (reported 0.6 s after its death)
+          | loading
+          | RuntimeError: out of memory
+          | kill_process_tree called
+          log: /x.log
+        """)
+    made.err.truncate(made.err.seek(0))
+    made.console.error(StartupError("big/native/n07/r02: exit code 1 (and 255 more)", faults))
+    assert made.err.getvalue() == dedent("""\
+        error: big/native/n07/r02: exit code 1 (and 255 more)
+          native/n07/r02 failed on n07: exit code 1 (reported 0.6 s after its death)
+            | RuntimeError: out of memory
+          255 more failed on n[01-16]: killed by SIGKILL (9), having lost a peer
+        """)
+
+
+def test_failures_that_blame_nobody_are_shown_as_well_up_to_three() -> None:
+    made = screen()
+    for number in range(1, 6):
+        made.console.tell(ProcessFailed(f"big/native/n{number}", f"n{number}", "exit code 1", ("bad",), "", None))
+    assert made.err.getvalue().count("| bad") == 3
+
+
+def test_of_many_that_are_late_the_slowest_are_named() -> None:
+    late = [Missing(f"big/native/n{n:02d}/r00", f"n{n:02d}", "loading weights", "Load") for n in range(1, 17)]
+    made = screen()
+    made.console.error(WaitTimeoutError("time ran out", late))
+    lines = made.err.getvalue().splitlines()
+    assert lines[10] == "  n10  native/n10/r00  loading weights  Load"
+    assert lines[11:] == ["  and 6 more on n[11-16]: loading weights"]
 
 
 def test_a_fault_of_ours() -> None:

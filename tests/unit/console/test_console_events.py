@@ -27,7 +27,7 @@ STORY: tuple[Event, ...] = (
     RankState(RANK, "n01", "loading", "weights loaded", 12.3, "[bold]not markup[/bold]"),
     RankState(RANK, "n01", "loading", "weights loaded", 13.3, "only a new line", changed=False),
     Heartbeat(40.0, {"ready": 3, "loading": 1}, "native/n01/r00: weights loaded"),
-    Note("host keys are not checked", "warning", "n02", "set known_hosts: strict"),
+    Note("host keys are not checked", "warning", ("n02",), "set known_hosts: strict"),
     Note("records are put away"),
     FAILED,
     Completion(16, "Paris\x07 of course", 0.84, "The capital of France is"),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sgdeploy.deploy.events import Completion, Event, HostState, Outcome, ProcessFailed
+from sgdeploy.deploy.events import Completion, Event, HostState, Note, Outcome, ProcessFailed
 from sgdeploy.deploy.up import up
 from sgdeploy.errors import (
     CancelledRunError,
@@ -155,6 +155,8 @@ async def test_the_first_death_is_the_cause_whoever_reports_first() -> None:
     assert caught.value.faults[0].lines == ("one", "boom")
     assert {event.process for event in heard.events if isinstance(event, ProcessFailed)} >= {"demo/native/h2"}
     assert not any(node.living for node in hosts.nodes.values())
+    assert isinstance(heard.events[-1], Note)
+    assert heard.events[-1].message == "what was started is stopped again; the logs stay on the hosts"
 
 
 async def test_the_first_death_is_the_cause_also_when_a_clock_is_off_by_an_hour() -> None:
