@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sgdeploy.engine.flags import check_value
+from sgdeploy.plan.endpoint import endpoint
 from sgdeploy.plan.layout import flag_path
 from sgdeploy.plan.routing import prefill_policy
 from sgdeploy.problems import KeyPath, Problem
@@ -34,7 +35,7 @@ def check_router(context: Context, routing: Routing, layouts: Sequence[Layout]) 
         *_policies(context, routing),
         *_pools(context, routing),
         *_bucket(context, routing),
-        *_groups(context, routing),
+        *_groups(context, routing, layouts),
         *_health(routing),
         *_shared(context, routing, layouts),
         *_unused(context, routing),
@@ -95,7 +96,8 @@ def _bucket(context: Context, routing: Routing) -> Iterator[Problem]:
     yield Problem(message, hint, path, level="warning", code="router-buckets")
 
 
-def _groups(context: Context, routing: Routing) -> Iterator[Problem]:
+def _groups(context: Context, routing: Routing, layouts: Sequence[Layout]) -> Iterator[Problem]:
+    """Grouped routing takes the first instances by ascending URL for short prompts: text order, so .17: before .1:."""
     spec, catalogue = routing.spec, context.router_catalogue
     if spec.groups is None:
         return
@@ -116,8 +118,18 @@ def _groups(context: Context, routing: Routing) -> Iterator[Problem]:
             f"short prompts would go to {', '.join(real)}: the router takes the first {count} by ascending URL, "
             f"and {', '.join(meant)} is meant"
         )
-        hint = "exchange the hosts of the instances, or name another leader, so that the URLs sort as meant"
-        yield Problem(message, hint, _at("groups", "short_count"), code="router-groups-order")
+        yield Problem(message, _better_leader(layouts, count), _at("groups", "short_count"), code="router-groups-order")
+
+
+def _better_leader(layouts: Sequence[Layout], count: int) -> str:
+    """Name a leader with which the URLs sort as meant; other hosts where no leader does."""
+    prefills = [layout for layout in layouts if layout.role == "prefill"]
+    longest = min(endpoint(one.lead.address, one.ports.http) for one in prefills[count:])
+    for layout in prefills[:count]:
+        fits = [host.name for host in layout.hosts if endpoint(host.address, layout.ports.http) < longest]
+        if layout.lead.name not in fits and fits:
+            return f"set `leader: {fits[-1]}` in {layout.unit}, whose URL sorts first"
+    return "exchange the hosts of the instances, so that the URLs sort as meant"
 
 
 def _health(routing: Routing) -> Iterator[Problem]:
