@@ -6,7 +6,8 @@ by nobody. docs/rehearsal.md lists what it imitates, where each behaviour was ob
 Who is who: *main* parses the flags, owns the HTTP port and the children; one *scheduler* per local rank meets the
 other ranks over TCP (a star around rank 0 stands for torch.distributed) and "loads"; the leader also has a
 *detokenizer*. All three are forks of one interpreter, blocked in poll() or recv() while nothing happens. Every log
-line has the wording of the real one, because milestones and diagnosis read them.
+line has the wording of the real one, because milestones and diagnosis read them. tests/engine/ asks both engines
+the same questions and compares what they show.
 """
 
 from __future__ import annotations
@@ -76,8 +77,19 @@ REASONS = {
     405: "Method Not Allowed",
     503: "Service Unavailable",
 }
-POSTS = ("/v1/completions", "/v1/chat/completions", "/generate", "/freeze_gc", "/flush_cache")
 HEALTHS = ("/health", "/health_generate")
+FLAGS = ("/ping", "/ready")  # answered at once, from what the last health check found
+COMPLETIONS = ("/v1/completions", "/v1/chat/completions", "/generate")
+OPERATIONS = ("/freeze_gc", "/flush_cache")
+INFOS = ("/model_info", "/get_model_info", "/server_info", "/get_server_info", "/v1/models")
+METHODS = {
+    **dict.fromkeys(("/", *HEALTHS, *FLAGS, *INFOS), ("GET",)),
+    **dict.fromkeys(COMPLETIONS, ("POST",)),
+    **dict.fromkeys(OPERATIONS, ("GET", "POST")),
+}
+OPENED = ("/health", "/ready", "/metrics")  # what begins like this never asks for the key
+NOT_FOUND = b'{"detail":"Not Found"}'
+NOT_ALLOWED = b'{"detail":"Method Not Allowed"}'
 MAX_REQUEST = 16 << 20
 
 
@@ -100,6 +112,7 @@ def setting(name: str, default: float) -> float:
 SPEED = max(setting("SGDEPLOY_REHEARSE_SPEED", 1.0), 0.001)
 HEALTH_SECONDS = setting("SGDEPLOY_REHEARSE_HEALTH_SECONDS", 1.0)  # the real one looks again after exactly 1 s
 HEALTH_LIMIT = setting("SGLANG_HEALTH_CHECK_TIMEOUT", 20.0)  # the engine's own variable and default
+TOKEN_SECONDS = setting("SGDEPLOY_REHEARSE_TOKEN_SECONDS", 0.0)
 
 
 def read_file(path: str) -> str:
@@ -193,6 +206,7 @@ class Settings:
         self.mode = self._text(flags, "--disaggregation-mode", "null")
         self.api_key = self._text(flags, "--api-key", "")
         self.skip_warmup = "--skip-server-warmup" in flags
+        self.metrics = "--enable-metrics" in flags
         self.dp_attention = "--enable-dp-attention" in flags
         address, _, port = self._text(flags, "--dist-init-addr", "").rpartition(":")
         self.rendezvous: tuple[str, int] | None = None
@@ -446,6 +460,16 @@ class Wire:
             self.sock.close()
 
 
+def import_everything(main: int) -> bool:
+    """Spend the time in which a child of the real engine imports; tell whether main still lives afterwards.
+
+    Only then does a child ask the kernel to be killed when its parent ends. What ended before is not noticed: a
+    child of such a main lives on for ever.
+    """
+    time.sleep(0.1 / SPEED)
+    return os.getppid() == main
+
+
 # -------------------------------------------------------------------------------------------- scheduler
 
 
@@ -461,7 +485,7 @@ class Scheduler:
         self.index = rank % settings.per_node
         self.label = settings.label(rank)
         self.loop = Loop()
-        self.main = Wire(self.loop, main, self._from_main, lambda _: os._exit(0))
+        self.main = Wire(self.loop, main, self._from_main, self._main_ended)
         self.peers: dict[int, Wire] = {}
         self.hub: Wire | None = None  # the line to rank 0
         self.at: dict[str, set[int]] = {}  # barrier → ranks that arrived (rank 0)
@@ -470,6 +494,7 @@ class Scheduler:
         self.stage = "start"
         self.stuck = False  # hangs for good: hears main's end and nothing else
         self.greeted = False
+        self.orphan = False  # main ended so early that this rank will never know
 
     def log(self, text: str) -> None:
         """Write a log line with this rank's label."""
@@ -479,8 +504,9 @@ class Scheduler:
         """Let scaled time pass, while losses are noticed."""
         self.loop.wait(lambda: False, seconds / SPEED)
 
-    def run(self) -> NoReturn:
+    def run(self, parent: int) -> NoReturn:
         """Live; a crash is told to main, as the real one sends SIGQUIT to its parent."""
+        self.orphan = not import_everything(parent)
         retitle("sglang::scheduler" + self.label.replace(" ", "_"))
         try:
             self._start()
@@ -518,8 +544,14 @@ class Scheduler:
                 f"max_total_num_tokens={tokens}, chunked_prefill_size=4096, max_prefill_tokens=16384, "
                 "max_running_requests=2048, context_len=16384, available_cpu_mem=21.55 GB"
             )
+        if self.orphan:
+            raise CrashError("BrokenPipeError: [Errno 32] Broken pipe")
         self.main.send("ready")
         self.loop.after(0.3 / SPEED, lambda: self.phase("warmup"))  # where no warm-up round comes first
+
+    def _main_ended(self, _wire: Wire) -> None:
+        if not self.orphan:
+            os._exit(0)
 
     # -- faults
 
@@ -770,12 +802,12 @@ class Connection:
             self._busy = True
             self.server.answer(Request(self, words[0], words[1], headers, rest[: int(length)]))
 
-    def _send(self, status: int, body: bytes, kind: str, *, last: bool) -> None:
+    def _send(self, status: int, body: bytes, kind: str, *, last: bool, bare: bool = False) -> None:
         head = f"HTTP/1.1 {status} {REASONS[status]}\r\nserver: uvicorn\r\ncontent-length: {len(body)}\r\n"
-        head += f"content-type: {kind}\r\n" if body else ""
+        head += f"content-type: {kind}\r\n" if body and kind else ""
         head += "connection: close\r\n\r\n" if last else "\r\n"
         try:
-            self.sock.sendall(head.encode() + body)
+            self.sock.sendall(head.encode() + (b"" if bare else body))
         except OSError:
             last = True
         if last:
@@ -788,7 +820,8 @@ class Connection:
         if self.sock.fileno() < 0:
             return
         self._busy = False
-        self._send(status, body, kind, last=request.headers.get("connection", "").lower() == "close")
+        last = request.headers.get("connection", "").lower() == "close"
+        self._send(status, body, kind, last=last, bare=request.method == "HEAD")
         if self.sock.fileno() >= 0 and self._buffer:
             self._next()
 
@@ -816,76 +849,117 @@ class Server:
         Connection(self, sock, f"{peer[0]}:{peer[1]}")
 
 
-def completion(request: Request, settings: Settings, *, empty: bool) -> None:
-    """Answer one of the three completion endpoints; the text depends on the prompt alone."""
-    import json
+class Asked:
+    """A request for a completion; the text depends on the prompt alone.
 
-    try:
+    Raises:
+        ValueError, TypeError, AttributeError: it makes no sense; the engine answers 400.
+    """
+
+    def __init__(self, request: Request, settings: Settings) -> None:
+        """Read the request; each endpoint has its own names and default limit."""
+        import json
+
+        self.request = request
         asked = json.loads(request.body or b"null")
-        limit, prompt = wanted(request.path, asked)
-    except (ValueError, TypeError, AttributeError) as error:
-        told = {"object": "error", "message": str(error), "type": "BadRequestError", "param": None, "code": 400}
-        request.reply(400, json.dumps(told).encode())
-        return
-    count = 0 if empty else max(0, limit if asked.get("ignore_eos") else min(limit, NATURAL_LENGTH))
-    start = sum(prompt.encode())
-    words = [" " + WORDS[(start + step) % len(WORDS)] for step in range(count)]
-    finish = "length" if count == limit else "stop"
-    shape = Shape(request.path, settings.served, len(prompt.split()))
-    if not asked.get("stream"):
-        request.reply(200, json.dumps(shape.of("".join(words), count, finish, chunk=False)).encode())
-        return
-    chunks = []
-    for step in range(count + 1):  # those of /generate are cumulative
-        text = "".join(words[: step + 1] if request.path == "/generate" else words[step : step + 1])
-        chunks.append(shape.of(text, min(step + 1, count), finish if step == count else None, chunk=True))
-    lines = ["data: " + json.dumps(chunk) + "\n\n" for chunk in chunks]
-    request.reply(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream; charset=utf-8")
+        sampling = asked
+        if request.path == "/generate":
+            sampling = asked.get("sampling_params") or {}
+            limit = sampling.get("max_new_tokens", 128)
+            prompt = asked.get("text") or asked.get("input_ids")
+        elif request.path == "/v1/completions":
+            limit, prompt = asked.get("max_tokens", 16), asked.get("prompt")
+        else:
+            limit = asked.get("max_completion_tokens") or asked.get("max_tokens", NATURAL_LENGTH)
+            prompt = " ".join(str(message.get("content")) for message in asked.get("messages") or ())
+        if not prompt:
+            raise ValueError("Field required: the prompt")
+        if int(limit) < 1:
+            raise ValueError("max_tokens must be positive")
+        self.prompt = prompt if isinstance(prompt, str) else " ".join(str(item) for item in prompt)
+        self.limit = int(limit)
+        self.count = self.limit if sampling.get("ignore_eos") else min(self.limit, NATURAL_LENGTH)
+        self.stream = bool(asked.get("stream"))
+        self.model = str(asked.get("model", settings.served))  # answered under the name it was asked for
 
+    def answer(self) -> None:
+        """Answer with everything at once, or as the events of a stream."""
+        import json
 
-def wanted(path: str, asked: dict[str, Any]) -> tuple[int, str]:
-    """Give the token limit and the prompt of a request; each endpoint has its own names and default limit."""
-    if path == "/generate":
-        limit = (asked.get("sampling_params") or {}).get("max_new_tokens", 128)
-        prompt = asked.get("text") or asked.get("input_ids")
-    elif path == "/v1/completions":
-        limit, prompt = asked.get("max_tokens", 16), asked.get("prompt")
-    else:
-        limit = asked.get("max_completion_tokens") or asked.get("max_tokens", NATURAL_LENGTH)
-        prompt = " ".join(str(message.get("content")) for message in asked.get("messages") or ())
-    if not prompt:
-        raise ValueError("the prompt is missing")
-    return int(limit), prompt if isinstance(prompt, str) else " ".join(str(item) for item in prompt)
+        start = sum(self.prompt.encode())
+        words = [" " + WORDS[(start + step) % len(WORDS)] for step in range(self.count)]
+        finish = "length" if self.count == self.limit else "stop"
+        shape = Shape(self.request.path, self.model, len(self.prompt.split()))
+        if not self.stream:
+            self.request.reply(200, json.dumps(shape.whole("".join(words), self.count, finish)).encode())
+            return
+        chunks = []
+        for step in range(self.count + 1):  # those of /generate are cumulative
+            cumulative = self.request.path == "/generate"
+            text = "".join(words[: step + 1] if cumulative else words[step : step + 1])
+            last = step == self.count
+            chunks.append(shape.chunk(text, min(step + 1, self.count), finish if last else None, first=not step))
+        lines = ["data: " + json.dumps(chunk) + "\n\n" for chunk in chunks]
+        self.request.reply(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream; charset=utf-8")
 
 
 class Shape:
-    """The JSON of a completion, whole or in chunks, for one of the three endpoints."""
+    """The JSON of a completion, whole or in chunks, for one of the three endpoints, with the keys of the real one."""
 
     def __init__(self, path: str, model: str, prompt_tokens: int) -> None:
         """Keep what is in every form."""
         self.path, self.model, self.prompt_tokens = path, model, prompt_tokens
 
-    def of(self, text: str, tokens: int, finish: str | None, *, chunk: bool) -> dict[str, Any]:
-        """Give one object; ``finish`` is None for all chunks but the last, which carries the usage."""
+    @staticmethod
+    def _weights(tokens: int) -> dict[str, Any]:
+        versions = [{"version": "default", "start": 0, "end": tokens}]
+        return {"weight_version": "default", "weight_versions": versions}
+
+    def whole(self, text: str, tokens: int, finish: str) -> dict[str, Any]:
+        """Give the answer to a request that wants no stream."""
         if self.path == "/generate":
-            meta: dict[str, Any] = {"id": "rehearsal", "prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
-            meta["finish_reason"] = finish and {"type": finish, "length": tokens}
-            return {"text": text, "output_ids": list(range(tokens)), "meta_info": meta}
-        kind = "text_completion"
-        said: dict[str, Any] = {"text": text}
-        if self.path == "/v1/chat/completions":
-            kind = "chat.completion.chunk" if chunk else "chat.completion"
-            said = {"delta" if chunk else "message": {"role": "assistant", "content": text}}
-        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+            return self._native(text, tokens, finish)
+        message = {"role": "assistant", "content": text, "reasoning_content": None}
+        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens, "reasoning_tokens": 0}
         usage["total_tokens"] = self.prompt_tokens + tokens
-        return {
-            "id": "rehearsal",
-            "object": kind,
-            "created": int(time.time()),
-            "model": self.model,
-            "choices": [{"index": 0, **said, "logprobs": None, "finish_reason": finish, "matched_stop": None}],
-            "usage": usage if finish else None,
-        }
+        details = {"prompt_tokens_details": None, "completion_tokens_details": None}
+        said = {"message": message} if self.path == "/v1/chat/completions" else {"text": text}
+        whole = self._openai(said, finish, "chat.completion")
+        return {**whole, "usage": {**usage, **details}, "metadata": self._weights(tokens)}
+
+    def chunk(self, text: str, tokens: int, finish: str | None, *, first: bool) -> dict[str, Any]:
+        """Give one event of a stream; ``finish`` is None for all but the last."""
+        if self.path == "/generate":
+            return self._native(text, tokens, finish)
+        if self.path == "/v1/completions":
+            return {**self._openai({"text": text}, finish, ""), "usage": None}
+        delta = {"content": text, "reasoning_content": None, **({"role": "assistant"} if first else {})}
+        return self._openai({"delta": delta}, finish, "chat.completion.chunk")
+
+    def _native(self, text: str, tokens: int, finish: str | None) -> dict[str, Any]:
+        meta: dict[str, Any] = {"id": "rehearsal", "prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        meta.update({"cached_tokens": 0, "cached_tokens_details": None, "reasoning_tokens": 0, "num_retractions": 0})
+        meta.update({"weight_version": "default", "dp_rank": None, "response_sent_to_client_ts": time.time()})
+        meta["finish_reason"] = finish and {"type": finish, "length": tokens}
+        if finish:
+            meta.update({**self._weights(tokens), "e2e_latency": 0.01})
+        return {"text": text, "output_ids": list(range(tokens)), "meta_info": meta}
+
+    def _openai(self, said: dict[str, Any], finish: str | None, kind: str) -> dict[str, Any]:
+        choice = {"index": 0, **said, "logprobs": None, "finish_reason": finish, "matched_stop": None}
+        kind = kind if self.path == "/v1/chat/completions" else "text_completion"
+        about = {"id": "rehearsal", "object": kind, "created": int(time.time()), "model": self.model}
+        return {**about, "choices": [choice]}
+
+
+def complaint(path: str, what: str) -> bytes:
+    """Give the body of a 400 as the endpoint words it."""
+    import json
+
+    if path == "/generate":
+        return json.dumps({"error": {"message": what}}).encode()
+    told = {"object": "error", "message": what, "type": "Bad Request", "param": None, "code": 400}
+    return json.dumps(told).encode()
 
 
 # ------------------------------------------------------------------------------------------------- main
@@ -902,10 +976,17 @@ class Child:
 
     def reap(self) -> int:
         """Wait for its end and give the exit code as Python's multiprocessing does (a signal is negative)."""
+        while not self.has_ended(0):
+            pass
+        return self.code or 0
+
+    def has_ended(self, options: int = os.WNOHANG) -> bool:
+        """Tell whether it has ended, and keep its exit code then."""
         if self.code is None:
-            _, status = os.waitpid(self.pid, 0)
-            self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        return self.code
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return self.code is not None
 
 
 class Engine:
@@ -921,6 +1002,8 @@ class Engine:
         self.waiting: dict[str, Callable[[], None]] = {}
         self.asked = 0
         self.state = "loading"  # loading, warming, up, draining
+        self.well = True  # what the last health check found
+        self.busy = 0  # completions that are not answered yet
         self.heard = time.time()
 
     # -- life
@@ -931,11 +1014,13 @@ class Engine:
         emit(BANNER)
         for mode, value in self.faults.due("start"):
             self.fail(mode, value)
-        self.loop.wait(lambda: False, 0.2 / SPEED)
+        self.loop.wait(lambda: False, 0.1 / SPEED)
         log("server_args={" + settings.described()[1:])
         gc.freeze()  # what exists now stays shared with the children
         if not settings.http_only:
             self._fork_children()
+        if settings.leader:
+            log("Using default HuggingFace chat template with detected content format: string")
         if settings.leader and settings.mode == "prefill":
             self._open_bootstrap()  # after the forks: an orphan must not hold the port
         control = os.environ.get("SGDEPLOY_REHEARSE_CONTROL")
@@ -956,18 +1041,19 @@ class Engine:
         if settings.rendezvous is None and settings.world > 1:  # a lone node finds itself a port, as the engine does
             meeting = listen("127.0.0.1", 0)
             settings.rendezvous = meeting.getsockname()[:2]
+        parent = os.getpid()
         for rank in settings.local_ranks:
 
             def live(sock: socket.socket, rank: int = rank) -> NoReturn:
                 if rank and meeting is not None:
                     meeting.close()
-                Scheduler(settings, self.faults, rank, sock, meeting).run()
+                Scheduler(settings, self.faults, rank, sock, meeting).run(parent)
 
             self.schedulers.append(self._fork(f"scheduler_{len(self.schedulers)}", live))
         if meeting is not None:
             meeting.close()
         if settings.leader:
-            self.detokenizer = self._fork("detokenizer", detokenize)
+            self.detokenizer = self._fork("detokenizer", lambda sock: detokenize(sock, parent))
 
     def _fork(self, name: str, live: Callable[[socket.socket], NoReturn]) -> Child:
         ours, theirs = socket.socketpair()
@@ -1017,6 +1103,8 @@ class Engine:
         elif not self.settings.leader and all(each.code is not None for each in self.schedulers):
             for each in self.schedulers:
                 log(f"Scheduler or DataParallelController {each.pid} terminated with {each.code}")
+            self._kill_tree(itself=False)
+            time.sleep(0.3 / SPEED)  # the real one is long about it, and its health port says nothing any more
             os._exit(0)
 
     def _died_loading(self, child: Child, code: int) -> NoReturn:
@@ -1056,7 +1144,7 @@ class Engine:
         self._kill_tree(itself=True)
 
     def _handle_signals(self) -> None:
-        # until here SIGTERM had its default action: main dies at once and leaves its detokenizer behind
+        # until here SIGTERM had its default action: main dies at once, and nobody waits for its children
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
@@ -1083,17 +1171,33 @@ class Engine:
         self.loop.after(1.2 / SPEED, self._leave)
 
     def _leave(self) -> None:
-        log("Gracefully exiting... Remaining number of requests 0. Remaining requests remaining_rids=[].")
+        """Leave once nothing is asked any more; the real one looks every five seconds."""
+        if self.well:
+            log(
+                f"Gracefully exiting... Remaining number of requests {self.busy}. "
+                f"Remaining requests remaining_rids={['rehearsal'] * self.busy}."
+            )
+        else:
+            log("Signal SIGTERM received while health check failed. Force exiting.")
+        if self.busy and self.well:
+            self.loop.after(1.2 / SPEED, self._leave)
+            return
         for child in self.schedulers:
             child.wire.send("shutdown")
-        self.loop.wait(lambda: all(child.code is not None for child in self.schedulers), 2.0)
-        self.loop.wait(lambda: False, 0.6 / SPEED)
+        self._stand_still(2.0)
         self._kill_tree(itself=False)
         log("INFO:     Shutting down")
         self._goodbye()
         log(f"INFO:     Finished server process [{os.getpid()}]")
         self._kill_tree(itself=False)
         os._exit(0)
+
+    def _stand_still(self, limit: float) -> None:
+        """Wait for the schedulers; nobody gets an answer meanwhile, and whoever asks now is cut off in the end."""
+        until = time.monotonic() + limit
+        while time.monotonic() < until and not all(child.has_ended() for child in self.schedulers):
+            time.sleep(0.01)
+        time.sleep(0.6 / SPEED)
 
     @staticmethod
     def _goodbye() -> None:
@@ -1187,10 +1291,12 @@ class Engine:
         where = (self.settings.host, self.settings.port)
 
         def answer(request: Request) -> None:
-            if request.path in {"/ping", "/metrics", *HEALTHS}:
-                request.reply(200)
+            if request.path not in {"/ping", *HEALTHS, *(["/metrics"] if self.settings.metrics else [])}:
+                request.reply(404, NOT_FOUND)
+            elif request.method != "GET":
+                request.reply(405, NOT_ALLOWED)
             else:
-                request.reply(404, b'{"detail":"Not Found"}')
+                request.reply(200)
 
         log("Dummy health check server started in background thread at {}:{}".format(*where))
         try:
@@ -1205,8 +1311,6 @@ class Engine:
         log("INFO:     Waiting for application startup.")
         log("INFO:     Application startup complete.")
         where = (self.settings.host, self.settings.port)
-        if self.detokenizer is not None:
-            self.detokenizer.wire.send("armed")
         try:
             self._serve(where, self.answer, access_log=True)
         except OSError:
@@ -1254,32 +1358,49 @@ class Engine:
 
     def answer(self, request: Request) -> None:
         """Answer one request to the leader."""
-        path, settings = request.path, self.settings
-        opened = path.startswith(("/health", "/metrics"))  # these never ask for the key
-        locked = settings.api_key and request.headers.get("authorization") != "Bearer " + settings.api_key
-        if "401" in self.modes or (locked and not opened):
+        path, key = request.path, self.settings.api_key
+        methods = METHODS.get(path, ("GET",) if path.startswith("/v1/models/") else ())
+        locked = key and request.headers.get("authorization") != "Bearer " + key
+        if "401" in self.modes or (locked and not path.startswith(OPENED)):
             request.reply(401, b'{"error":"Unauthorized"}')
-        elif path in POSTS:
-            self._post(request)
+        elif path == "/metrics" and self.settings.metrics:
+            name, tokens = self.settings.served, self.settings.kv_tokens
+            text = f'sglang:max_total_num_tokens{{model_name="{name}"}} {tokens}\n'
+            request.reply(200, text.encode(), "text/plain; version=0.0.4")
+        elif not methods:
+            request.reply(404, NOT_FOUND)
+        elif request.method not in methods:
+            request.reply(405, NOT_ALLOWED)
+        elif path in COMPLETIONS:
+            self._complete(request)
         elif path in HEALTHS:
             self._health(request)
-        elif path == "/metrics":
-            text = f'sglang:max_total_num_tokens{{model_name="{settings.served}"}} {settings.kv_tokens}\n'
-            request.reply(200, text.encode(), "text/plain; version=0.0.4")
+        elif path in FLAGS:
+            request.reply(200 if self.state == "up" and self.well else 503)
+        elif path in OPERATIONS:
+            request.reply(200, b"Done.\n", "")
         else:
             self._info(request)
 
-    def _post(self, request: Request) -> None:
-        if request.method != "POST":
-            request.reply(405, b'{"detail":"Method Not Allowed"}')
-        elif request.path in {"/freeze_gc", "/flush_cache"}:
-            request.reply(200)
-        else:
-            empty = "no-tokens" in self.modes
-            self._ask(lambda: completion(request, self.settings, empty=empty))
+    def _complete(self, request: Request) -> None:
+        try:
+            asked = Asked(request, self.settings)
+        except (ValueError, TypeError, AttributeError) as error:
+            request.reply(400, complaint(request.path, str(error)))
+            return
+        asked.count = 0 if "no-tokens" in self.modes else asked.count
+        self.busy += 1
+
+        def done() -> None:
+            self.busy -= 1
+            asked.answer()
+
+        self._ask(lambda: self.loop.after(asked.count * TOKEN_SECONDS, done))
 
     def _health(self, request: Request) -> None:
-        if self.state != "up":  # still warming up, or draining
+        if self.state == "draining":
+            log("Health check request received during shutdown. Returning 503.")
+        if self.state != "up":
             request.reply(503)
             return
         began = time.time()
@@ -1287,11 +1408,13 @@ class Engine:
 
         def look(again: float) -> None:
             if number not in self.waiting:
+                self.well = True
                 request.reply(200)
             elif time.time() - began < HEALTH_LIMIT:
                 self.loop.after(again, lambda: look(again))
             else:
                 del self.waiting[number]
+                self.well = False
                 log(
                     "Health check failed. Server couldn't get a response from detokenizer for last "
                     f"{HEALTH_LIMIT:g} seconds. tic start time: {clock(began)}. "
@@ -1304,26 +1427,37 @@ class Engine:
     def _info(self, request: Request) -> None:
         import json
 
-        settings, path = self.settings, request.path
-        about: dict[str, Any] | None = None
-        if path in {"/model_info", "/get_model_info"}:
-            about = {"model_path": settings.model, "tokenizer_path": settings.model, "is_generation": True}
-            about.update({"weight_version": "default", "model_type": "llama", "architectures": ["LlamaForCausalLM"]})
-        elif path in {"/server_info", "/get_server_info"}:
-            about = {"model_path": settings.model, "served_model_name": settings.served, "version": "0.5.23"}
-            about.update({"tp_size": settings.tp, "dp_size": settings.dp, "pp_size": settings.pp})
-            about.update({"disaggregation_mode": settings.mode, "status": "ready", "internal_states": [{}]})
-            about.update({"max_total_num_tokens": settings.kv_tokens})
-        elif path == "/v1/models":
-            card = {"id": settings.served, "object": "model", "created": int(time.time()), "owned_by": "sglang"}
-            card.update({"root": settings.served, "parent": None, "max_model_len": 16384})
-            about = {"object": "list", "data": [card]}
-        if about is None:
-            request.reply(404, b'{"detail":"Not Found"}')
-            return
+        path, settings = request.path, self.settings
         if path.startswith("/get_"):
-            log(f"Endpoint '{path}' is deprecated. Please use '/{path[5:]}' instead.")
-        request.reply(200, json.dumps(about).encode())
+            path = "/" + path[len("/get_") :]
+            log(
+                f"Endpoint '{request.path}' is deprecated and will be removed in a future version. "
+                f"Please use '{path}' instead."
+            )
+        model = path[len("/v1/models/") :]
+        if model and path.startswith("/v1/models/") and model != settings.served:
+            said = {"message": f"The model '{model}' does not exist", "type": "invalid_request_error"}
+            body = {"error": {**said, "param": "model", "code": "model_not_found"}}
+            request.reply(404, json.dumps(body).encode())
+        else:
+            request.reply(200, json.dumps(about(path, settings)).encode())
+
+
+def about(path: str, settings: Settings) -> object:
+    """Give what one of the information endpoints says."""
+    named: dict[str, Any] = {"model_path": settings.model, "served_model_name": settings.served}
+    named["disaggregation_mode"] = settings.mode
+    if path == "/":
+        return "SGLang is running"
+    if path == "/model_info":
+        named.update({"tokenizer_path": settings.model, "is_generation": True, "weight_version": "default"})
+        return {**named, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    if path == "/server_info":
+        named.update({"version": "0.5.23", "tp_size": settings.tp, "dp_size": settings.dp, "pp_size": settings.pp})
+        return {**named, "max_total_num_tokens": settings.kv_tokens, "status": "ready", "internal_states": [{}]}
+    card: dict[str, Any] = {"id": settings.served, "object": "model", "created": int(time.time())}
+    card.update({"owned_by": "sglang", "root": settings.served, "parent": None, "max_model_len": 16384})
+    return {"object": "list", "data": [card]} if path == "/v1/models" else card
 
 
 def clock(seconds: float) -> str:
@@ -1331,18 +1465,16 @@ def clock(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
-def detokenize(main: socket.socket) -> NoReturn:
-    """Be the detokenizer: ends with main once main serves; before that it is left behind for ever, as the real one."""
+def detokenize(sock: socket.socket, main: int) -> NoReturn:
+    """Be the detokenizer: ends with main, or never, where main ended before it could notice."""
+    orphan = not import_everything(main)
     retitle("sglang::detokenizer")
-    armed = False
+    if not orphan:
+        while sock.recv(64):
+            pass
+        os._exit(0)
     while True:
-        data = main.recv(64)
-        if not data:
-            break
-        armed = True
-    while not armed:
         signal.pause()
-    os._exit(0)
 
 
 def somebody_answers(where: tuple[str, int]) -> bool:

@@ -67,8 +67,8 @@ def test_rank_launch(ranks: Ranks) -> None:
     ]
     for rank in followers:
         assert " TP" in rank.log
-        assert [rank.ask(path).status for path in ("/ping", "/health", "/health_generate", "/metrics")] == [200] * 4
-        assert [rank.ask(path).status for path in ("/model_info", "/v1/models", "/readiness")] == [404] * 3
+        assert [rank.ask(path).status for path in ("/ping", "/health", "/health_generate")] == [200] * 3
+        assert [rank.ask(path).status for path in ("/model_info", "/v1/models", "/ready", "/metrics")] == [404] * 4
         assert READY not in rank.log
         assert "GET /" not in rank.log
     assert leader.ask("/health").status == 200
@@ -126,18 +126,60 @@ def test_a_follower_ignores_sigterm_and_leaves_after_its_leader(ranks: Ranks) ->
     assert not ranks.left()
 
 
-def test_sigterm_while_loading_leaves_the_detokenizer_behind(ranks: Ranks) -> None:
+def test_sigterm_while_loading_ends_main_and_its_children_at_once(ranks: Ranks) -> None:
     rank = ranks.start(SGDEPLOY_REHEARSE_FAIL="hang@load").sees("Load weight begin")
     until("both children", lambda: len(rank.titles()) == 2)
-    orphan = rank.titles()["sglang::detokenizer"]
     rank.popen.send_signal(signal.SIGTERM)
     assert rank.ended() == -signal.SIGTERM
+    until("the end of the children", lambda: not ranks.left())
+
+
+def test_sigterm_while_children_import_leaves_them_behind(ranks: Ranks) -> None:
+    """A child that has not come so far as to notice the end of main never does; the scheduler ends once it has loaded."""
+    meet = f"127.0.1.1:{free_port('127.0.1.1')}"
+    flags = ("--nnodes", "2", "--tp", "2", "--dist-init-addr", meet)
+    rank = ranks.start(*flags, SGDEPLOY_REHEARSE_SPEED="0.2").sees("Using default HuggingFace chat template")
+    rank.popen.send_signal(signal.SIGTERM)
+    assert rank.ended() == -signal.SIGTERM
+    rank.sees("Init parallel begin")
+    until("both children", lambda: len(rank.titles()) == 2)
+    orphan = rank.titles()["sglang::detokenizer"]
+    assert _parent(orphan) != rank.popen.pid
+    follower = ranks.start(*flags, "--node-rank", "1", host="127.0.1.2").sees("Load weight end")
+    rank.sees("BrokenPipeError: [Errno 32] Broken pipe")
+    assert follower.ended() == -signal.SIGKILL
     until("the end of the scheduler", lambda: ranks.left() == {orphan})
-    until("the detokenizer to change its parent", lambda: _parent(orphan) != rank.popen.pid)
 
 
 def _parent(pid: int) -> int:
     return next(int(fields[1]) for each, fields in processes() if each == pid)
+
+
+def test_a_request_in_flight_is_served_before_the_leader_leaves(ranks: Ranks) -> None:
+    rank = ranks.start("--tp", "2", SGDEPLOY_REHEARSE_TOKEN_SECONDS="0.1").sees(READY)
+    served: list[int] = []
+    asked = {"prompt": "x", "max_tokens": 8}
+    client = threading.Thread(target=lambda: served.append(rank.ask("/v1/completions", asked).status))
+    client.start()
+    until("the request to be worked on", lambda: rank.log.count("Prefill batch") == 2)  # the first was the warm-up
+    rank.popen.send_signal(signal.SIGTERM)
+    rank.sees("Remaining number of requests 1.")
+    assert [rank.ask(path).status for path in ("/health", "/ping", "/ready")] == [503] * 3
+    assert rank.ended() == 0
+    client.join(10)
+    assert served == [200]
+    rank.sees("Health check request received during shutdown. Returning 503.")
+
+
+def test_an_unwell_leader_does_not_wait_for_requests(ranks: Ranks) -> None:
+    leader, follower = ready(ranks.cluster(2, 1, SGLANG_HEALTH_CHECK_TIMEOUT="0.2"))
+    for pid in follower.titles().values():
+        os.kill(pid, signal.SIGSTOP)
+    assert leader.ask("/v1/completions", {"prompt": "x"}, limit=0.2).status == -1
+    assert leader.ask("/health").status == 503
+    leader.popen.send_signal(signal.SIGTERM)
+    assert leader.ended() == 0
+    leader.sees("Signal SIGTERM received while health check failed. Force exiting.")
 
 
 def test_death_of_a_follower(ranks: Ranks) -> None:
@@ -186,11 +228,13 @@ def test_a_frozen_follower(ranks: Ranks) -> None:
         assert answer.seconds >= 0.5
     leader.sees("Health check failed. Server couldn't get a response from detokenizer for last 0.5 seconds.")
     assert leader.ask("/v1/completions", {"prompt": "x"}, limit=0.3).status == -1
+    assert [leader.ask(path).status for path in ("/ping", "/ready", "/model_info")] == [503, 503, 200]
     assert follower.ask("/health").status == 200
     assert leader.popen.poll() is None
     for pid in follower.titles().values():
         os.kill(pid, signal.SIGCONT)
     until("the leader to be well again", lambda: leader.ask("/health").status == 200)
+    assert [leader.ask(path).status for path in ("/ping", "/ready")] == [200, 200]
 
 
 def test_rendezvous_port_taken(ranks: Ranks) -> None:

@@ -38,6 +38,7 @@ def test_log_lines_come_in_the_order_of_the_real_engine(server: Rank) -> None:
     lines = [
         "UserWarning",
         "server_args={",
+        "Using default HuggingFace chat template",
         "Init parallel begin.",
         "Init parallel ends. elapsed=",
         "Load weight begin. avail mem=",
@@ -70,22 +71,27 @@ def test_without_warm_up_there_is_no_503(ranks: Ranks) -> None:
 
 
 def test_paths(server: Rank) -> None:
-    for path in ("/health_generate", "/server_info", "/get_model_info", "/get_server_info", "/metrics"):
+    assert server.ask("/health").status == 200
+    for path in ("/", "/health_generate", "/ping", "/ready", "/server_info", "/get_model_info", "/get_server_info"):
         assert server.ask(path).status == 200, path
-    for path in ("/liveness", "/readiness", "/", "/ping"):
+    for path in ("/liveness", "/readiness", "/metrics", "/v1/models/other"):
         assert server.ask(path).status == 404, path
     assert server.ask("/generate").status == 405
+    assert server.ask("/health", {}).status == 405
+    assert server.ask("/flush_cache").status == 200
     assert server.ask("/model_info").data["model_path"] == "/models/tiny"
     assert server.ask("/v1/models").data["data"][0]["id"] == "/models/tiny"
     server.sees('"GET /liveness HTTP/1.1" 404 Not Found')
 
 
-def test_api_key_guards_all_but_health_and_metrics(ranks: Ranks, tmp_path: Path) -> None:
+def test_api_key_guards_all_but_probes_and_metrics(ranks: Ranks, tmp_path: Path) -> None:
     config = tmp_path / "secret.yaml"
-    config.write_text("# a comment\napi-key: 'hush-hush'\nserved_model_name: tiny\nskip-server-warmup: true\n")
+    config.write_text("# a comment\napi-key: 'hush-hush'\nserved_model_name: tiny\nskip-server-warmup: true\nenable-metrics: true\n")
     rank = ranks.start("--config", str(config)).sees(READY)
     assert rank.ask("/health").status == 200
+    assert rank.ask("/ready").status == 200
     assert rank.ask("/metrics").status == 200
+    assert rank.ask("/ping").status == 401
     assert rank.ask("/model_info").status == 401
     assert rank.ask("/v1/completions", {"prompt": "x"}).status == 401
     key = {"Authorization": "Bearer hush-hush"}
@@ -95,7 +101,9 @@ def test_api_key_guards_all_but_health_and_metrics(ranks: Ranks, tmp_path: Path)
 
 def test_completions_count_their_tokens(server: Rank) -> None:
     answer = server.ask("/v1/completions", {"prompt": "hello big world", "max_tokens": 5}).data
-    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
+    counts = ("prompt_tokens", "completion_tokens", "total_tokens")
+    assert [answer["usage"][name] for name in counts] == [3, 5, 8]
+    assert answer["model"] == "/models/tiny"
     choice = answer["choices"][0]
     assert len(choice["text"].split()) == 5
     assert choice["finish_reason"] == "length"
@@ -131,6 +139,7 @@ def test_bad_requests_do_not_hurt(server: Rank) -> None:
     assert server.ask("/v1/completions", b"{not json").status == 400
     assert server.ask("/v1/completions", {"max_tokens": 3}).status == 400
     assert server.ask("/v1/completions", ["list"]).status == 400
+    assert server.ask("/v1/completions", {"prompt": "x", "max_tokens": 0}).status == 400
     with socket.create_connection((server.host, server.port), 10) as probe:
         probe.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # a router's gRPC probe
         assert probe.recv(1000).startswith(b"HTTP/1.1 400")
