@@ -36,12 +36,19 @@ def demo(desk: Desk, options: Options) -> None:
     from sgdeploy.cli.run import run
     from sgdeploy.cli.targets import compiled
     from sgdeploy.cli.work import Wanted, ask, bring_up
+    from sgdeploy.errors import CancelledRunError
 
     console = desk.open(options)
     target = compiled(desk, PROFILE, Changes())
     console.say(f"$ sgdeploy up {PROFILE}")
-    with console.watching(target.plan):
-        run(desk, console, bring_up(desk, console, target, Wanted()))
+    try:
+        with console.watching(target.plan):
+            run(desk, console, bring_up(desk, console, target, Wanted()))
+    except CancelledRunError as interrupted:
+        if options.keep:
+            raise
+        _end(desk, console, target.plan)
+        raise CancelledRunError("interrupted; the demo is taken down again") from interrupted
     try:
         console.say(f"$ sgdeploy status {target.plan.name}")
         console.status(run(desk, console, ask(desk, target.plan)))

@@ -21,7 +21,8 @@ INTERRUPTED = 130
 def run(desk: Desk, console: Console, work: Coroutine[None, None, T]) -> T:
     """Run a use case to its end.
 
-    The first Ctrl-C (or SIGTERM) cancels it, so that it frees its lock and says what runs; the second leaves at once.
+    The first Ctrl-C (or SIGTERM, or the end of the terminal) cancels it, so that it frees its lock and says what runs;
+    the second leaves at once.
 
     Raises:
         CancelledRunError: interrupted, where the use case had nothing of its own to say about it.
@@ -45,12 +46,15 @@ async def _interruptible(desk: Desk, console: Console, work: Coroutine[None, Non
         console.say("interrupted: ending in an orderly way; Ctrl-C again leaves at once")
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup means that the command outlives its terminal
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, interrupt)
     try:
         return await task
     except asyncio.CancelledError as cancelled:
         raise CancelledRunError("interrupted; nothing was started or stopped by this command") from cancelled
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)

@@ -35,7 +35,7 @@ def status(desk: Desk, options: Options) -> None:
     Ends with 0 where it is ready, 1 where it starts or is degraded, 9 where it is down, 5 where no host answers.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import all_known, resolve
+    from sgdeploy.cli.targets import UNKNOWN, all_known, resolve
     from sgdeploy.cli.work import ask, ask_all, verdict
 
     console = desk.open(options)
@@ -47,7 +47,7 @@ def status(desk: Desk, options: Options) -> None:
         raise typer.Exit(verdict([found]))
     plans = [known.plan for known in all_known(desk)]
     if not plans:
-        console.say("no deployment was started from this machine; name a profile's path to ask its hosts")
+        console.say(f"no deployment is known on this machine: {UNKNOWN}")
         raise typer.Exit
     statuses, errors = run(desk, console, ask_all(desk, plans))
     if statuses:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sgdeploy.problems import Problem
 
 SHIPPED = "shipped:"
+UNKNOWN = "a name is known from `up` to `down`; name the profile's path to ask the hosts themselves"
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -102,12 +103,12 @@ def known(desk: Desk, name: str) -> Known:
     """Look a name up.
 
     Raises:
-        UsageError: nothing of that name was started from this machine.
+        UsageError: nothing of that name is known on this machine.
         StateError: its record is damaged.
     """
     found = registry(desk).recall(name)
     if found is None:
-        raise UsageError(f"no deployment named {name} was started from this machine", hint=_advice(desk, name))
+        raise UsageError(f"no deployment named {name} is known on this machine", hint=_advice(desk, name))
     desk.secrets_of(found.plan)
     return found
 
@@ -117,8 +118,8 @@ def _advice(desk: Desk, name: str) -> str:
     guess = did_you_mean(name, names)
     if guess:
         return f"did you mean {guess}?"
-    known_names = f" (known: {', '.join(names)})" if names else ""
-    return f"name the profile's path instead{known_names}"
+    known_names = f"known: {', '.join(names)}; " if names else ""
+    return f"{known_names}{UNKNOWN}"
 
 
 def resolve(desk: Desk, text: str, changes: Changes) -> Target:
@@ -167,5 +168,5 @@ def the_only_one(desk: Desk) -> Known:
     if len(names) == 1:
         return known(desk, names[0])
     if not names:
-        raise UsageError("no deployment was started from this machine", hint="name the profile's path")
+        raise UsageError("no deployment is known on this machine", hint=UNKNOWN)
     raise UsageError("more than one deployment is known; which one?", hint=f"known: {', '.join(names)}")

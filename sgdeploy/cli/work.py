@@ -6,7 +6,7 @@ import getpass
 import os
 import shlex
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from sgdeploy.cli.targets import Target, registry
 from sgdeploy.deploy import down as down_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
-from sgdeploy.deploy.events import DeploymentStatus, Event, HostState
+from sgdeploy.deploy.events import DeploymentStatus, Note
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.errors import SgdeployError
 from sgdeploy.remote.connect import connector
@@ -41,11 +41,19 @@ class Wanted:
 
 
 async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
-    """Run ``up``. The deployment is known by its name from the moment its first host has started something.
+    """Run ``up``. The deployment is known by its name from the moment its first process may start.
 
     Raises:
         SgdeployError: as ``up`` does.
     """
+
+    def remember() -> None:
+        try:
+            registry(desk).remember(target.plan, target.profile)
+        except OSError as error:
+            what = f"this machine cannot remember {target.plan.name}: {error.filename}: {error.strerror}"
+            console.tell(Note(what, "warning", hint="name the profile's path to `status` and `down`"))
+
     options = UpOptions(
         owner(desk),
         timeout=wanted.timeout,
@@ -53,26 +61,9 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         dry_run=wanted.dry_run,
         keep=wanted.keep,
         secrets=desk.secrets_of(target.plan),
+        remember=remember,
     )
-
-    def remember() -> None:
-        registry(desk).remember(target.plan, target.profile)
-
-    await up_case.up(target.plan, connector(), _when_started(console.tell, remember), options)
-
-
-def _when_started(tell: Callable[[Event], None], act: Callable[[], None]) -> Callable[[Event], None]:
-    """Pass events on, and act once when a host says that it has started processes."""
-    done = False
-
-    def both(event: Event) -> None:
-        nonlocal done
-        if not done and isinstance(event, HostState) and event.state == "started":
-            done = True
-            act()
-        tell(event)
-
-    return both
+    await up_case.up(target.plan, connector(), console.tell, options)
 
 
 async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -32,6 +32,10 @@ class Owner:
         return asdict(self)
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True)
 class UpOptions:
     """How ``up`` behaves.
@@ -43,6 +47,8 @@ class UpOptions:
         dry_run: connect and check, touch nothing.
         keep: leave what was started running when bring-up fails.
         secrets: value of every secret variable that the plan names.
+        remember: called once, right before the first process may start: whatever runs from then on has to be found by
+            its name, also where the command is interrupted in the middle of a start.
     """
 
     owner: Owner
@@ -51,6 +57,7 @@ class UpOptions:
     dry_run: bool = False
     keep: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    remember: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,8 @@ class _Run:
 
     async def _stage(self, launch: Launch, watch: Watch, processes: tuple[Process, ...]) -> None:
         self._step(f"start {plural(len(processes), 'process')}{_which(processes)}")
+        if not self._launched:
+            self.options.remember()
         self._launched = True
         require(await launch.start(processes), "starting", "what was started elsewhere is stopped again")
         watch.started(processes)

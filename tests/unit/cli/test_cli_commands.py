@@ -16,7 +16,7 @@ from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy.events import DeploymentStatus, HostState, Outcome, Step, Tell
 from sgdeploy.deploy.options import DownOptions, UpOptions
-from sgdeploy.errors import HostFault, RemoteError, SgdeployError, StartupError
+from sgdeploy.errors import CancelledRunError, HostFault, RemoteError, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Connector
 from tests.unit.cli.conftest import Call
@@ -31,7 +31,9 @@ class Hosts:
     downs: list[tuple[Plan, DownOptions]] = field(default_factory=list)
     secrets: list[Mapping[str, str]] = field(default_factory=list)
     before_start: SgdeployError | None = None
+    in_the_start: SgdeployError | None = None
     after_start: SgdeployError | None = None
+    after_ready: SgdeployError | None = None
     states: dict[str, Any] = field(default_factory=dict)
 
     async def up(self, plan: Plan, _connector: Connector, tell: Tell, options: UpOptions) -> None:
@@ -43,10 +45,15 @@ class Hosts:
         if options.dry_run:
             tell(Outcome("dry-run", "nothing was changed", 0.1))
             return
+        options.remember()
+        if self.in_the_start:
+            raise self.in_the_start
         tell(HostState("a1", "started"))
         if self.after_start:
             raise self.after_start
         self.running[plan.name] = plan
+        if self.after_ready:
+            raise self.after_ready
         tell(Outcome("ready", f"{plan.name} serves", 1.0))
 
     async def down(self, plan: Plan, _connector: Connector, tell: Tell, options: DownOptions) -> None:
@@ -78,7 +85,7 @@ UNREACHABLE = RemoteError("no host could be reached", [HostFault("a1", "no route
 
 
 def test_a_whole_life(call: Call, hosts: Hosts) -> None:
-    assert call("status").err.startswith("no deployment was started from this machine")
+    assert call("status").err.startswith("no deployment is known on this machine")
     up = call("up", "tiny.yaml")
     assert (up.code, up.out) == (0, "")
     assert up.err.splitlines() == ["[1/6] connect", "a1: started", "ready: tiny serves (1.0 s)"]
@@ -133,6 +140,20 @@ def test_a_name_is_known_once_something_was_started(call: Call, hosts: Hosts) ->
     hosts.before_start, hosts.after_start = None, StartupError("1 process failed", [])
     assert call("up", "tiny.yaml").code == 6
     assert call("status", "tiny").code == 9
+
+
+def test_a_name_is_known_also_when_the_start_itself_is_interrupted(call: Call, hosts: Hosts) -> None:
+    hosts.in_the_start = CancelledRunError("interrupted; what was started keeps running and is on record")
+    assert call("up", "tiny.yaml").code == 130
+    assert call("status", "tiny").code == 9
+    assert call("down", "tiny").code == 0
+
+
+def test_up_goes_on_where_the_name_cannot_be_kept(call: Call, hosts: Hosts, home: Path) -> None:
+    (home / "state").write_text("a file where a folder is needed")
+    found = call("up", "tiny.yaml")
+    assert (found.code, list(hosts.running)) == (0, ["tiny"])
+    assert "warning: this machine cannot remember tiny: " in found.err
 
 
 def test_the_options_of_down_arrive(call: Call, hosts: Hosts) -> None:
@@ -241,6 +262,16 @@ def test_the_demo_can_be_kept(call: Call, hosts: Hosts) -> None:
     assert call("demo", "--keep").code == 0
     assert list(hosts.running) == ["demo"]
     assert call("down", "demo").code == 0
+
+
+@pytest.mark.parametrize(("words", "left"), [((), []), (("--keep",), ["demo"])])
+def test_an_interrupted_demo_leaves_nothing_unless_asked(
+    call: Call, hosts: Hosts, words: tuple[str, ...], left: list[str]
+) -> None:
+    hosts.after_ready = CancelledRunError("interrupted; what was started keeps running and is on record")
+    found = call("demo", *words)
+    assert (found.code, list(hosts.running)) == (130, left)
+    assert found.err.splitlines()[-1].startswith("interrupted; ")
 
 
 def test_the_demo_does_not_call_down_what_is_not(call: Call, hosts: Hosts) -> None:

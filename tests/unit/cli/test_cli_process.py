@@ -68,7 +68,7 @@ def working(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "working\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_interrupt_lets_the_work_clean_up(start: Start, number: signal.Signals) -> None:
     process = start("-c", WORK.format(work="polite"))
     working(process)
@@ -79,6 +79,17 @@ def test_the_first_interrupt_lets_the_work_clean_up(start: Start, number: signal
         "interrupted: ending in an orderly way; Ctrl-C again leaves at once",
         "interrupted; nothing was started or stopped by this command",
     ]
+
+
+def test_nohup_outlives_the_terminal(start: Start) -> None:
+    ignoring = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    process = start("-c", ignoring + WORK.format(work="polite"))
+    working(process)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out) == (130, "cleaned up\n")
+    assert err.count("in an orderly way") == 1
 
 
 def test_the_second_interrupt_leaves_at_once(start: Start) -> None:

@@ -43,6 +43,18 @@ async def test_a_healthy_cluster_comes_up_and_proves_it() -> None:
     assert all(node.closed for node in hosts.nodes.values())
 
 
+async def test_the_name_is_remembered_before_anything_can_run() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    seen: list[bool] = []
+    await up(plan, hosts, Heard(), up_options(remember=lambda: seen.append("start" in hosts.nodes["h1"].ops())))
+    assert seen == [False]
+    seen.clear()
+    hosts = cluster(plan)
+    await up(plan, hosts, Heard(), up_options(dry_run=True, remember=lambda: seen.append(True)))
+    assert seen == []
+
+
 async def test_records_are_written_before_the_first_start_anywhere() -> None:
     plan = make_plan(3)
     hosts = cluster(plan)
