@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def plan_lines(plan: Plan) -> list[Text]:
-    """Summarise a plan: head, stages and instances, hosts, environment and the leaders' commands."""
+    """Summarise a plan: head, stages and instances, routing, hosts, environment and the leaders' commands."""
     sections = (
         ("instances", _instances(plan)),
+        ("routing", _routing(plan)),
         ("hosts", grid([_titles(_HOST_TITLES), *(_host_row(plan, host) for host in plan.hosts)], indent=2)),
         ("preparation", _preparation(plan)),
         ("environment", _environment(plan.processes)),
@@ -40,7 +42,8 @@ def host_lines(plan: Plan, host: PlanHost) -> list[Text]:
     lines += [Text(f"  {sentence}") for sentence in _prepared(host)]
     for process in plan.on_host(host.host):
         lines += [Text(), *_command(process)]
-        facts = [("listens", _ports(process)), ("connects", ", ".join(map("=".join, process.connects.items())))]
+        facts = [("waits for", ", ".join(process.wait_for)), ("listens", _ports(process))]
+        facts += [("connects", ", ".join(map("=".join, process.connects.items())))]
         facts += [("cores", number_list(process.cores or ()))]
         facts += [("memory nodes", number_list(process.memory_nodes or ()))]
         facts += [("hugepages", _pages(process.hugepages)), ("devices", ", ".join(process.devices))]
@@ -89,6 +92,25 @@ def _instances(plan: Plan) -> list[Text]:
             where = f"{clean(leader.host)} ({_ports(leader)})" if leader else ""
             rows.append((str(number), clean(unit), span(hosts), str(len(members)), where, ", ".join(meeting)))
     return grid(rows, indent=2)
+
+
+def _routing(plan: Plan) -> list[Text]:
+    """Give whom the router hands requests to, and by which policy; nothing without a router."""
+    router = next((process for process in plan.processes if process.role == "router"), None)
+    if router is None:
+        return []
+    policies = {role: _policy(router.argv, role) for role in ("prefill", "decode")}
+    rows: list[Sequence[str | Text]] = [_titles(("ROLE", "WORKER", "BOOTSTRAP", "SERVED BY", "POLICY"))]
+    for worker in plan.front_door.workers:
+        port = "" if worker.bootstrap is None else str(worker.bootstrap)
+        rows.append((worker.role, clean(worker.url), port, clean(worker.unit), policies.pop(worker.role, "")))
+    return grid(rows, indent=2)
+
+
+def _policy(argv: Sequence[str], role: str) -> str:
+    """Give the policy of a role: its own flag, else that of both; the router's default where neither is said."""
+    said = dict(pairwise(argv))
+    return clean(said.get(f"--{role}-policy") or said.get("--policy") or "(the router's default)")
 
 
 def _host_row(plan: Plan, host: PlanHost) -> Sequence[str]:

@@ -9,6 +9,8 @@ from textwrap import dedent
 import pytest
 
 from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
+from sgdeploy.paths import data_dir
+from sgdeploy.plan.compile import compile_profile
 from sgdeploy.plan.model import Plan
 from tests.unit.console.samples import plan, screen
 
@@ -50,6 +52,31 @@ def test_a_plan_for_people() -> None:
               --model-path '/models/a b'
               --rank 0
         """)
+
+
+def test_a_plan_with_a_router_says_whom_it_routes_to() -> None:
+    made = screen()
+    made.console.plan(compile_profile(data_dir("profiles") / "kunpeng" / "deepseek-v3-two-bucket.yaml").plan)
+    text = made.out.getvalue()
+    begin = text.index("routing\n")
+    assert text[begin : text.index("\n\n", begin)] == dedent("""\
+        routing
+          ROLE     WORKER                  BOOTSTRAP  SERVED BY      POLICY
+          prefill  http://10.0.0.1:30000   9001       prefill/short  bucket
+          prefill  http://10.0.0.17:30000  9001       prefill/long
+          decode   http://10.0.0.33:30000             decode         cache_aware""")
+    assert "  2      router         gw1" in text
+
+
+def test_the_router_on_its_host_says_what_it_waits_for() -> None:
+    made = screen()
+    plan_ = compile_profile(data_dir("profiles") / "cpu" / "pd-one-machine.yaml").plan
+    made.console.plan(plan_)
+    assert "decode   http://127.0.1.2:30000             decode     (the router's default)" in made.out.getvalue()
+    made.console.plan_of_host(plan_, "127.0.1.4")
+    text = made.out.getvalue()
+    assert "    waits for  prefill, decode\n" in text
+    assert "    connects   prefill=127.0.1.1:30000, decode=127.0.1.2:30000\n" in text
 
 
 def test_a_plan_of_256_ranks_stays_short() -> None:
