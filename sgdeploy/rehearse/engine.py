@@ -112,7 +112,7 @@ def setting(name: str, default: float) -> float:
 SPEED = max(setting("SGDEPLOY_REHEARSE_SPEED", 1.0), 0.001)
 HEALTH_SECONDS = setting("SGDEPLOY_REHEARSE_HEALTH_SECONDS", 1.0)  # the real one looks again after exactly 1 s
 HEALTH_LIMIT = setting("SGLANG_HEALTH_CHECK_TIMEOUT", 20.0)  # the engine's own variable and default
-TOKEN_SECONDS = setting("SGDEPLOY_REHEARSE_TOKEN_SECONDS", 0.0)
+DECODE_SECONDS = setting("SGDEPLOY_REHEARSE_DECODE_SECONDS", 0.0)
 
 
 def read_file(path: str) -> str:
@@ -1395,7 +1395,7 @@ class Engine:
             self.busy -= 1
             asked.answer()
 
-        self._ask(lambda: self.loop.after(asked.count * TOKEN_SECONDS, done))
+        self._ask(lambda: self.loop.after(asked.count * DECODE_SECONDS, done))
 
     def _health(self, request: Request) -> None:
         if self.state == "draining":

@@ -135,7 +135,7 @@ def test_sigterm_while_loading_ends_main_and_its_children_at_once(ranks: Ranks) 
 
 
 def test_sigterm_while_children_import_leaves_them_behind(ranks: Ranks) -> None:
-    """A child that has not come so far as to notice the end of main never does; the scheduler ends once it has loaded."""
+    """A child that cannot notice the end of main yet never does; the scheduler ends once it has loaded."""
     meet = f"127.0.1.1:{free_port('127.0.1.1')}"
     flags = ("--nnodes", "2", "--tp", "2", "--dist-init-addr", meet)
     rank = ranks.start(*flags, SGDEPLOY_REHEARSE_SPEED="0.2").sees("Using default HuggingFace chat template")
@@ -156,7 +156,7 @@ def _parent(pid: int) -> int:
 
 
 def test_a_request_in_flight_is_served_before_the_leader_leaves(ranks: Ranks) -> None:
-    rank = ranks.start("--tp", "2", SGDEPLOY_REHEARSE_TOKEN_SECONDS="0.1").sees(READY)
+    rank = ranks.start("--tp", "2", SGDEPLOY_REHEARSE_DECODE_SECONDS="0.1").sees(READY)
     served: list[int] = []
     asked = {"prompt": "x", "max_tokens": 8}
     client = threading.Thread(target=lambda: served.append(rank.ask("/v1/completions", asked).status))

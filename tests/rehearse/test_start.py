@@ -86,7 +86,9 @@ def test_paths(server: Rank) -> None:
 
 def test_api_key_guards_all_but_probes_and_metrics(ranks: Ranks, tmp_path: Path) -> None:
     config = tmp_path / "secret.yaml"
-    config.write_text("# a comment\napi-key: 'hush-hush'\nserved_model_name: tiny\nskip-server-warmup: true\nenable-metrics: true\n")
+    config.write_text(
+        "# a comment\napi-key: 'hush-hush'\nserved_model_name: tiny\nskip-server-warmup: true\nenable-metrics: true\n"
+    )
     rank = ranks.start("--config", str(config)).sees(READY)
     assert rank.ask("/health").status == 200
     assert rank.ask("/ready").status == 200
