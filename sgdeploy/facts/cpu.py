@@ -29,7 +29,6 @@ def wanted(host: PlanHost) -> Wanted:
     nodes = sysfs(host, NODES)
     return Wanted(
         files=(STATUS, PRESENT, ONLINE, f"{nodes}/online", f"{nodes}/node*/cpulist", f"{nodes}/node*/meminfo"),
-        commands={"arch": ("uname", "-m")},
     )
 
 

@@ -40,7 +40,6 @@ def wanted(host: PlanHost, processes: tuple[Process, ...]) -> Wanted:
     pools = (f"{sysfs(host, POOLS)}/hugepages-*", f"{sysfs(host, NODES)}/node*/hugepages/hugepages-*")
     return Wanted(
         files=(MEMINFO, *(f"{pool}/{name}_hugepages" for pool in pools for name in ("nr", "free"))),
-        commands={"page_size": ("getconf", "PAGESIZE")},
         stat=tuple(sysfs(host, path) for path in hugepage_writes(host, processes)),
         space=(SHM,),
     )
@@ -50,12 +49,6 @@ def meminfo(raw: Raw, key: str) -> int | None:
     """Read one line of /proc/meminfo in bytes."""
     match = re.search(rf"^{key}:\s*(\d+) kB", raw.file(MEMINFO), re.MULTILINE)
     return int(match.group(1)) * KIB if match else None
-
-
-def page_size(raw: Raw) -> int | None:
-    """Read the base page size."""
-    text = (raw.output("page_size") or "").strip()
-    return int(text) if text.isdecimal() else None
 
 
 def huge(raw: Raw) -> tuple[HugePool, ...]:

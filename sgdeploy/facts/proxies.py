@@ -15,8 +15,8 @@ from sgdeploy.facts.raw import Raw, Wanted
 from sgdeploy.facts.subject import Subject, target_host
 from sgdeploy.plan.model import Process
 
-_ENV = ("sh", "-c", "env | grep -iE '^(https?|all|no)_proxy=' || true")
-"""Only these variables: the rest of a session's environment is none of our business."""
+_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+"""Only these: the rest of a session's environment is none of our business."""
 
 _SENDING = ("http_proxy", "all_proxy")
 """Variables that catch a plain http request, which all of the engine's own are."""
@@ -24,13 +24,13 @@ _SENDING = ("http_proxy", "all_proxy")
 
 def wanted() -> Wanted:
     """Ask for the proxy variables of a session."""
-    return Wanted(commands={"proxies": _ENV})
+    return Wanted(environ=_VARIABLES)
 
 
 def proxies(raw: Raw) -> dict[str, str]:
     """Read the variables that are not empty, names in lower case, passwords replaced by ``***``."""
-    found = re.findall(r"^(\w+)=(.+)$", raw.output("proxies") or "", re.MULTILINE)
-    return {name.lower(): re.sub(r"(?<=//)[^/@]*@", "***@", value) for name, value in found}
+    found = raw.part("environ").items()
+    return {name.lower(): re.sub(r"(?<=//)[^/@]*@", "***@", value) for name, value in found if value}
 
 
 def check(subject: Subject) -> Iterator[Finding]:

@@ -19,12 +19,16 @@ class Wanted:
         commands: name → argv.
         stat: paths to look at.
         space: paths whose file systems to measure.
+        programs: names to look for in PATH.
+        environ: variables of a session, whatever their case.
     """
 
     files: tuple[str, ...] = ()
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stat: tuple[str, ...] = ()
     space: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    environ: tuple[str, ...] = ()
 
     def __add__(self, other: Wanted) -> Wanted:
         """Ask for both."""
@@ -33,6 +37,8 @@ class Wanted:
             {**self.commands, **other.commands},
             self.stat + other.stat,
             self.space + other.space,
+            self.programs + other.programs,
+            self.environ + other.environ,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -42,6 +48,8 @@ class Wanted:
             "commands": {name: list(argv) for name, argv in self.commands.items()},
             "stat": list(dict.fromkeys(self.stat)),
             "space": list(dict.fromkeys(self.space)),
+            "programs": list(self.programs),
+            "environ": list(self.environ),
         }
 
 
@@ -66,6 +74,11 @@ class Raw:
         """Give the standard output of a command, None where it failed or could not run."""
         ran = (self.result.get("commands") or {}).get(name) or {}
         return ran.get("out") or "" if ran.get("rc") == 0 else None
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """Give one part of the answer: ``machine``, ``environ``, ``programs``; empty where it is not there."""
+        found: Mapping[str, Any] = self.result.get(name) or {}
+        return found
 
     def space(self, path: str) -> Space | None:
         """Give the file system behind a path."""

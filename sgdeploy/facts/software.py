@@ -22,19 +22,11 @@ PYTHON_LEAST = (3, 7)
 
 TOOLS = ("bash", "setsid", "taskset", "numactl", "insmod")
 
-_WHICH = (
-    "sh",
-    "-c",
-    'PATH="$PATH:/usr/sbin:/sbin"; for tool in "$@"; do printf "%s %s\\n" "$tool" "$(command -v "$tool")"; done',
-    "sh",
-    *TOOLS,
-)
-
 
 def wanted(host: PlanHost) -> Wanted:
     """Ask for the kernel, its modules, the limits of a session, and which tools there are."""
     parameters = (f"{sysfs(host, SYS_MODULE)}/{kernel_name(module.name)}/parameters/*" for module in host.modules)
-    return Wanted(files=(KERNEL, MODULES, LIMITS, *parameters), commands={"tools": _WHICH})
+    return Wanted(files=(KERNEL, MODULES, LIMITS, *parameters), programs=TOOLS)
 
 
 def python(text: object) -> tuple[int, ...]:
@@ -61,12 +53,6 @@ def limit(raw: Raw, name: str) -> Limit | None:
     """Read one line of the session's limits, such as ``Max locked memory``."""
     match = re.search(rf"^{name}\s+(\w+)\s+(\w+)", raw.file(LIMITS), re.MULTILINE)
     return Limit(*(None if text == "unlimited" else int(text) for text in match.groups())) if match else None
-
-
-def tools(raw: Raw) -> dict[str, str | None]:
-    """Read where each tool is, None where it is not; nothing is known if the question itself failed."""
-    rows = (line.partition(" ") for line in (raw.output("tools") or "").splitlines())
-    return {name: path.strip() or None for name, _, path in rows}
 
 
 def check(subject: Subject) -> Iterator[Finding]:

@@ -144,6 +144,57 @@ class Later:
         return self._result
 
 
+class Crew:
+    """Small pieces of work, done one after another by one thread.
+
+    While nothing gets done (a dead NFS server), twice as many threads go on with the rest, so that what hangs holds
+    nothing else up, and what does not hang costs no thread of its own.
+    """
+
+    STUCK = 0.05
+
+    def __init__(self, works: dict[Any, Callable[[], Json]], seconds: float) -> None:
+        """Take the pieces by any key, and how long they may take together."""
+        self._left = list(works.items())[::-1]
+        self._count = len(works)
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self._outcomes: dict[Any, tuple[Outcome, Json]] = {}
+
+    def run(self) -> None:
+        """Work until all is done or the time is over."""
+        deadline = time.monotonic() + self._seconds
+        hands, done = 1, -1
+        while len(self._outcomes) < self._count and time.monotonic() < deadline:
+            if len(self._outcomes) == done or done < 0:
+                for _ in range(min(hands, len(self._left))):
+                    threading.Thread(target=self._work, daemon=True).start()
+                hands *= 2
+            done = len(self._outcomes)
+            self._ended.wait(min(self.STUCK, max(0.0, deadline - time.monotonic())))
+
+    def answer(self, key: Any, otherwise: Json) -> Json:
+        """Give what a piece found; where it failed or hangs, what it would say then, and ``error``."""
+        outcome, found = self._outcomes.get(key, (None, otherwise))
+        if outcome is None:
+            return {**otherwise, "error": f"no answer within {self._seconds:.0f} s"}
+        return found if outcome.fault is None else {**otherwise, "error": str(outcome.fault)}
+
+    def _work(self) -> None:
+        while self._left:
+            try:
+                key, work = self._left.pop()
+            except IndexError:  # another one took the last
+                return
+            outcome = Outcome()
+            found: Json = {}
+            with outcome:
+                found = work()
+            self._outcomes[key] = (outcome, found)
+            if len(self._outcomes) == self._count:
+                self._ended.set()
+
+
 # ----------------------------------------------------------------------------------------------------------- files
 
 
@@ -758,13 +809,21 @@ def open_log(path: Path) -> Any:
     return os.fdopen(descriptor, "ab", 0)
 
 
+def find_program(name: str, path: str, *more: str) -> str | None:
+    """Find a program in the folders of a PATH, or else in some more; None where there is none."""
+    for folder in [*path.split(":"), *more]:
+        program = f"{folder}/{name}"
+        if folder and os.access(program, os.X_OK) and not Path(program).is_dir():
+            return program
+    return None
+
+
 def find_bash(environment: Json) -> str:
     """Give the path of bash; not finding it is an error of its own."""
-    for folder in [*environment.get("PATH", "").split(":"), "/bin", "/usr/bin", "/usr/local/bin"]:
-        bash = f"{folder}/bash"
-        if folder and os.access(bash, os.X_OK):
-            return bash
-    raise OpError("bash-missing", "there is no bash on this host", "install bash")
+    bash = find_program("bash", environment.get("PATH", ""), "/bin", "/usr/bin", "/usr/local/bin")
+    if bash is None:
+        raise OpError("bash-missing", "there is no bash on this host", "install bash")
+    return bash
 
 
 def adopt_orphans() -> bool:
@@ -2007,31 +2066,35 @@ MATCHES = 4096
 def op_gather(call: Call) -> Json:
     """Read facts; each part on its own, so that one that hangs costs only itself."""
     commands = {n: Later(partial(run_command, list(a), GATHER_COMMAND)) for n, a in call.get("commands", {}).items()}
-    files = [Later(partial(read_files, pattern)) for pattern in call.get("files", [])]
-    stats = {path: Later(partial(look_at, path)) for path in call.get("stat", [])}
-    space = {path: Later(partial(space_at, path)) for path in call.get("space", [])}
-    deadline = time.monotonic() + GATHER_COMMAND + 3.0
+    kinds = {"files": read_files, "stat": look_at, "space": space_at, "programs": look_for}
+    asked = {kind: list(dict.fromkeys(call.get(kind, []))) for kind in kinds}
+    works: dict[Any, Callable[[], Json]] = {}
+    for kind, whats in asked.items():
+        works.update({(kind, what): partial(kinds[kind], what) for what in whats})
+    crew = Crew(works, GATHER_LOOK)
+    crew.run()
 
-    def answer(work: Later, otherwise: Json) -> Json:
-        try:
-            found: Json = work.wait(max(0.0, min(deadline - time.monotonic(), GATHER_LOOK)))
-        except OpError as error:
-            return {**otherwise, "error": str(error)}
-        return found
+    def answers(kind: str, otherwise: Json) -> Json:
+        return {what: crew.answer((kind, what), otherwise) for what in asked[kind]}
 
     texts: Json = {}
-    for work in files:
-        found = answer(work, {})
-        found.pop("error", None)
-        texts.update(found)
-    no_stat = {"exists": False, "kind": None, "mode": None, "executable": False, "readable": False}
-    no_space = {"total": 0, "free": 0, "writable": False, "inodes_free": 0, "nearest": None}
+    for found in answers("files", {}).values():
+        texts.update({path: text for path, text in found.items() if path != "error"})
+    variables = {name.lower() for name in call.get("environ", [])}
     return {
+        "machine": {"arch": os.uname().machine, "page_size": os.sysconf("SC_PAGE_SIZE")},
+        "environ": {name: value for name, value in os.environ.items() if name.lower() in variables},
         "files": texts,
-        "stat": {path: answer(work, no_stat) for path, work in stats.items()},
-        "space": {path: answer(work, no_space) for path, work in space.items()},
+        "stat": answers("stat", GONE),
+        "space": answers("space", {"total": 0, "free": 0, "writable": False, "inodes_free": 0, "nearest": None}),
+        "programs": {name: found.get("path") for name, found in answers("programs", {}).items()},
         "commands": {name: work.wait(GATHER_COMMAND + 3.0) for name, work in commands.items()},
     }
+
+
+def look_for(name: str) -> Json:
+    """Find a program as a session of root would: the folders that only root's PATH has come last."""
+    return {"path": find_program(name, os.environ.get("PATH", ""), "/usr/sbin", "/sbin")}
 
 
 def read_files(pattern: str) -> dict[str, str]:
@@ -2058,14 +2121,16 @@ KINDS = (
 )
 
 
+GONE = {"exists": False, "kind": None, "mode": None, "executable": False, "readable": False}
+
+
 def look_at(name: str) -> Json:
     """Tell what a path is."""
     path = Path(name).expanduser()
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        gone = {"exists": False, "kind": None, "mode": None, "executable": False, "readable": False}
-        return gone if error.errno == errno.ENOENT else {**gone, "error": error.strerror}
+        return GONE if error.errno == errno.ENOENT else {**GONE, "error": error.strerror}
     kind = next((kind for test, kind in KINDS if test(mode)), "other")
     bits = f"{stat.S_IMODE(mode):04o}"
     can = {"executable": os.access(str(path), os.X_OK), "readable": os.access(str(path), os.R_OK)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -68,6 +69,47 @@ def test_paths_are_described(node: Helper, tmp_path: Path) -> None:
     assert found[f"{tmp_path}/none"]["exists"] is False
     assert found["/dev/null"]["kind"] == "device"
     assert found[f"{tmp_path}/run.sh/below"]["error"] == "Not a directory"
+
+
+def test_what_hangs_is_told_in_its_own_place_and_holds_nothing_up(helpers: Helpers, tmp_path: Path) -> None:
+    hangs = patched(
+        ("GATHER_COMMAND, GATHER_LOOK = 10.0, 5.0", "GATHER_COMMAND, GATHER_LOOK = 10.0, 2.0"),
+        (
+            "        mode = path.stat().st_mode\n",
+            "        mode = time.sleep(60 * ('dead' in name)) or path.stat().st_mode\n",
+        ),
+    )
+    dead = [f"/dead/{k}" for k in range(40)]
+    begin = time.monotonic()
+    found = helpers(source=hangs).call(
+        "gather", stat=[*dead, str(tmp_path)], space=[str(tmp_path)], files=["/proc/uptime"]
+    )
+    assert time.monotonic() - begin < 8
+    assert {found["stat"][path].get("error") for path in dead} == {"no answer within 2 s"}
+    assert found["stat"][str(tmp_path)]["kind"] == "folder"
+    assert found["space"][str(tmp_path)]["free"] > 0
+    assert list(found["files"]) == ["/proc/uptime"]
+
+
+def test_programs_and_variables_of_a_session_are_told(helpers: Helpers, tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("")
+    (tmp_path / "tool").chmod(0o755)
+    (tmp_path / "folder").mkdir()
+    session = {"PATH": f"/no/such:{tmp_path}:/usr/bin:/bin", "HTTP_proxy": "http://p:1", "no_proxy": "", "OTHER": "x"}
+    asked = {"programs": ["tool", "folder", "none", "sh"], "environ": ["http_proxy", "no_proxy"]}
+    found = helpers(env=session).call("gather", **asked)
+    assert found["programs"] == {
+        "tool": f"{tmp_path}/tool",
+        "folder": None,
+        "none": None,
+        "sh": shutil.which("sh", path="/usr/bin:/bin"),
+    }
+    assert {name: found["environ"][name] for name in ("HTTP_proxy", "no_proxy")} == {
+        "HTTP_proxy": "http://p:1",
+        "no_proxy": "",
+    }
+    assert "OTHER" not in found["environ"]
+    assert found["machine"] == {"arch": os.uname().machine, "page_size": os.sysconf("SC_PAGE_SIZE")}
 
 
 def test_space_is_told_where_a_folder_would_be(node: Helper, tmp_path: Path) -> None:
