@@ -187,6 +187,7 @@ def _about(process: Process) -> tuple[str, ...]:
         ", ".join(standing),
         *(f"listens on port {port} ({name})" for name, port in process.listens.items() if port is not None),
         *(f"connects to {where} ({name})" for name, where in process.connects.items()),
+        *(f"starts when {name} is ready" for name in process.wait_for),
     )
 
 

@@ -54,3 +54,35 @@ def test_the_largest_is_rendered_in_no_time() -> None:
     seconds = time.process_time() - start
     assert len(texts) == 1 + 16 * 2 + 256
     assert seconds < 1, "256 processes should take some 40 ms"
+
+
+def test_a_split_is_started_by_hand_in_its_stages() -> None:
+    readme = tree(planned("cpu/pd-one-machine.yaml"))["README.txt"]
+    begin = readme.index("     In this order of stages")
+    assert readme[begin:].splitlines() == [
+        "     In this order of stages, hosts of one stage at the same time, each when the one before is ready:",
+        "     - prefill: 127.0.1.1",
+        "       decode: 127.0.1.2 127.0.1.3",
+        "     - router: 127.0.1.4",
+        "  3. Wait until the router lists 2 workers, all healthy: curl --noproxy '*' http://127.0.1.4:30000/workers",
+        "  4. Take down: bash stop.sh, on the router's host first (127.0.1.4), then decode, then prefill.",
+    ]
+
+
+def test_the_router_says_each_worker_on_a_line_and_what_it_waits_for() -> None:
+    text = tree(planned("kunpeng/deepseek-v3-two-bucket.yaml"))["gw1/scripts/router.sh"]
+    assert [line for line in text.splitlines() if line.startswith("# starts when")] == [
+        "# starts when prefill/short is ready",
+        "# starts when prefill/long is ready",
+        "# starts when decode is ready",
+    ]
+    command = text.split("exec -- \\\n")[1].splitlines()
+    assert command[:7] == [
+        "  taskset -c 228 \\",
+        "  python -m sglang_router.launch_router \\",
+        "  --host 10.0.0.250 \\",
+        "  --port 30000 \\",
+        "  --pd-disaggregation \\",
+        "  --prefill http://10.0.0.1:30000 9001 \\",
+        "  --prefill http://10.0.0.17:30000 9001 \\",
+    ]
