@@ -40,7 +40,8 @@ def _ancestors(run_dir: str) -> tuple[str, ...]:
 
 
 def _needs(process: Process) -> tuple[str, ...]:
-    return (*model_paths(process), *programs(process), *activations(process), *libraries(process), *folders(process))
+    paths = (*model_paths(process), *programs(process), *activations(process), *libraries(process))
+    return (*paths, *preloads(process), *folders(process))
 
 
 def model_paths(process: Process) -> tuple[str, ...]:
@@ -74,6 +75,13 @@ def activations(process: Process) -> dict[str, str]:
 def libraries(process: Process) -> tuple[str, ...]:
     """Give the folders that are put in front of search paths."""
     return tuple(path for entries in process.env_prepend.values() for path in entries if _fixed(path))
+
+
+def preloads(process: Process) -> tuple[str, ...]:
+    """Give the libraries that are loaded before all others; the loader goes on without one that is missing."""
+    value = process.env.get("LD_PRELOAD")
+    words = value.replace(":", " ").split() if isinstance(value, str) else []
+    return tuple(path for path in words if _fixed(path))
 
 
 def folders(process: Process) -> tuple[str, ...]:
@@ -183,6 +191,10 @@ def _folders(subject: Subject) -> Iterator[Finding]:
     if search:
         hint = "install what belongs there, or correct platform_settings"
         yield subject.warning("library-path-missing", f"a folder of a search path is missing: {search}", hint)
+    ahead = _absent(facts, [path for process in subject.real for path in preloads(process)])
+    if ahead:
+        hint = "install it on this host, or correct platform_settings.pthread_hook or LD_PRELOAD in env"
+        yield subject.error("preload-missing", f"a library to be preloaded: {ahead}", hint)
     module = _absent(facts, [module.file for module in subject.to_load])
     if module:
         hint = "install the driver on this host, or correct the path in platform_settings"

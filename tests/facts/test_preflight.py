@@ -201,6 +201,13 @@ CASES = [
         process={"env_prepend": {"LD_LIBRARY_PATH": ("/opt/kutacc/lib", "/opt/kupl/lib")}},
     ),
     Case(
+        "preload-missing",
+        "a library to be preloaded: /opt/lib/hook.so does not exist",
+        "install it on this host, or correct platform_settings.pthread_hook or LD_PRELOAD in env",
+        facts={"paths": _paths(**{"/opt/lib/hook.so": gone(), "/opt/lib/other.so": file()})},
+        process={"env": {"LD_PRELOAD": "/opt/lib/hook.so:/opt/lib/other.so libname.so"}},
+    ),
+    Case(
         "cores-missing",
         "planned cores that do not exist or are offline: 8-9 (online: 0-7)",
         "check that the profile's platform is this host's, plan fewer ranks per node, or set node.pin: false",
