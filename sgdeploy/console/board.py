@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
+from sgdeploy.console.text import below
 from sgdeploy.deploy.events import Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, State, Step
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class Rank:
 
     @property
     def label(self) -> str:
-        """Its id below the deployment: ``native/n01/r07``."""
-        return self.process.partition("/")[2] or self.process
+        """What its id adds to its host: ``native/r07``."""
+        return below(self.process, self.host)
 
     def age(self, now: float) -> float:
         """Seconds since its start; the clock stands still once it is ready, failed, lost or stopped."""

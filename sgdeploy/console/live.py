@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sgdeploy.console.board import STATES, Board, Rank
 from sgdeploy.console.table import Column, table
-from sgdeploy.console.text import clean, duration, grid
+from sgdeploy.console.text import clean, duration, grid, untimed
 from sgdeploy.words import plural
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ RANK_ROWS = 40
 
 _FRAME = 4  # title, column heads, waiting line, and the line of the cursor
 _LAGGARDS = 5
+_ECHO = len("^C^C") + 1
 _RANK = (
-    Column("HOST", spare=1),  # the rank's name holds it as well
+    Column("HOST"),
     Column("RANK"),
     Column("STATE"),
     Column("PHASE", least=14),
@@ -91,7 +92,7 @@ def _rank_row(rank: Rank, now: float) -> list[Text]:
         Text(rank.state, STYLES[rank.state]),
         Text(clean(rank.phase)),
         Text("" if rank.state == "planned" else duration(rank.age(now))),
-        Text(clean(rank.line), "dim"),
+        Text(clean(untimed(rank.line)), "dim"),
     ]
 
 
@@ -104,7 +105,7 @@ def _host_view(board: Board, now: float, width: int | None, room: int | None) ->
         laggards = laggards[: max(room // 3, 1)]
         most = max(room - len(laggards) - 2, 1)
         hosts = sorted(hosts, key=board.wellness)[:most] if len(hosts) > most else hosts
-    head = [Text(title, "dim") for title in ("HOST", *map(str.upper, columns), "HOST STATE")]
+    head = [Text(title, "dim") for title in ("HOST", *map(str.upper, columns), "HOST STATE" if columns else "STATE")]
     lines = grid([head, *([Text(clean(host)), *_cells(board, host, columns)] for host in hosts)], width=width)
     if len(hosts) < len(board.hosts):
         lines.append(Text(f"… and {plural(len(board.hosts) - len(hosts), 'more host')}", "dim"))
@@ -166,7 +167,11 @@ class LiveBoard:
                 self._terminal.print(line, soft_wrap=True)
 
     def _draw(self) -> Group:
-        return Group(*self._lines(height=self._terminal.height))
+        lines = self._lines(height=self._terminal.height)
+        # A key is echoed behind the last line; were that full, the echo would wrap and the table be drawn too low.
+        for line in lines[-1:]:
+            line.truncate(max(self._terminal.width - _ECHO, 1), overflow="ellipsis")
+        return Group(*lines)
 
     def _lines(self, *, height: int | None) -> list[Text]:
         with self._lock:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from sgdeploy.console.board import STATES
-from sgdeploy.console.lines import short
 from sgdeploy.console.live import STYLES, counted
 from sgdeploy.console.table import Column, table
-from sgdeploy.console.text import clean, duration, grid
+from sgdeploy.console.text import below, clean, duration, grid, untimed
 from sgdeploy.words import plural
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
 
 _PROCESS = (
-    Column("HOST", spare=1),  # the rank's name holds it as well
+    Column("HOST"),
     Column("RANK"),
     Column("STATE"),
     Column("PHASE", least=14),
@@ -75,13 +74,13 @@ def _disturbances(status: DeploymentStatus) -> list[Text]:
 def _row(row: ProcessStatus) -> list[Text]:
     return [
         Text(clean(row.host)),
-        Text(short(row.process)),
+        Text(clean(below(row.process, row.host))),
         Text(row.state, STYLES[row.state]),
         Text(clean(row.reason or row.phase)),
         Text("" if row.seconds is None else duration(row.seconds)),
         Text("" if row.pid is None else str(row.pid)),
         Text(clean(row.http)),
-        Text(clean(row.line), "dim"),
+        Text(clean(untimed(row.line)), "dim"),
     ]
 
 

@@ -46,6 +46,20 @@ def _shown(character: str) -> str:
     return f"\\x{code:02x}" if code <= _LAST_OF_BYTE else f"\\u{code:04x}"
 
 
+_STAMP = re.compile(r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\s\]]*\s*([^\]]*)\]\s*")
+
+
+def untimed(line: str) -> str:
+    """Give a log line without its date and time, for tables: ``[2026-11-29 16:31:37 TP0] Load`` → ``TP0 Load``."""
+    stamp = _STAMP.match(line)
+    return line if stamp is None else f"{stamp[1]} {line[stamp.end() :]}".lstrip()
+
+
+def below(process: str, host: str) -> str:
+    """Give what a process id says besides its host, for tables that have a column of hosts: ``native/r07``."""
+    return "/".join(part for part in process.split("/")[1:] if part != host) or process
+
+
 def cut(text: str, width: int) -> str:
     """Shorten cleaned text to ``width`` terminal cells, with an ellipsis where something is missing."""
     if cell_len(text) <= width:

@@ -170,9 +170,9 @@ def test_a_status_for_people() -> None:
           note: root@n1 (pid 7) is at work on it now
           warning: n04 cannot be asked: no answer in 10 s
 
-        HOST  RANK            STATE   PHASE         TIME   PID   HTTP          LAST LOG LINE
-        n01   native/n01/r00  ready   warm-up done  2h05m  4711  200 in 1.0 s  ok
-        n02   native/n02/r00  failed  exit code 3   12 s                       gone
+        HOST  RANK        STATE   PHASE         TIME   PID   HTTP          LAST LOG LINE
+        n01   native/r00  ready   warm-up done  2h05m  4711  200 in 1.0 s  ok
+        n02   native/r00  failed  exit code 3   12 s                       gone
         """)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from sgdeploy.console.board import Board
 from sgdeploy.console.live import board_lines
+from sgdeploy.console.text import clean
 from sgdeploy.deploy.events import Event, Heartbeat, HostState, Note, Outcome, ProcessFailed, RankState, State, Step
 from tests.unit.console.samples import Screen, plan, screen
 
@@ -45,11 +46,11 @@ def small() -> Board:
 def test_a_row_for_every_rank() -> None:
     assert drawn(small(), now=2.0) == [
         "[5/6] wait for every rank  1 failed · 1 ready · 1 loading · 1 planned",
-        "HOST  RANK            STATE    PHASE           TIME   LAST LOG LINE",
-        "n01   native/n01/r00  ready    warm-up done    30 s   last [b]line[/b]",
-        "n01   native/n01/r01  loading  weights loaded  14 s   last [b]line[/b]",
-        "n02   native/n02/r00  failed   exit code 3     0.0 s  no such file",
-        "n02   native/n02/r01  planned",
+        "HOST  RANK        STATE    PHASE           TIME   LAST LOG LINE",
+        "n01   native/r00  ready    warm-up done    30 s   last [b]line[/b]",
+        "n01   native/r01  loading  weights loaded  14 s   last [b]line[/b]",
+        "n02   native/r00  failed   exit code 3     0.0 s  no such file",
+        "n02   native/r01  planned",
         "waiting for native/n01/r01",
     ]
 
@@ -69,8 +70,8 @@ def test_256_ranks_are_hosts_with_counts_and_the_ranks_behind() -> None:
     assert lines[2].split() == ["n01", "1", "15", "-"]
     assert lines[4].split() == ["n03", "1", "14", "1"]
     assert len(lines) == 1 + 1 + 16 + 1 + 5
-    assert lines[19].startswith("n03   native/n03/r05  failed   killed by SIGKILL")
-    assert lines[20].startswith("n01   native/n01/r15  loading  weights loaded")
+    assert lines[19].startswith("n03   native/r05  failed   killed by SIGKILL")
+    assert lines[20].startswith("n01   native/r15  loading  weights loaded")
 
 
 @pytest.mark.parametrize("height", [5, 8, 12, 24, 60])
@@ -111,6 +112,17 @@ def test_the_last_state_stays_and_the_cursor_comes_back(monkeypatch: pytest.Monk
     assert "256 ready" in final
     assert final.index("n16") < final.index("serves")
     assert all(f"n{host:02d}" in final for host in range(1, 17))
+
+
+def test_an_echoed_key_does_not_wrap_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = terminal(monkeypatch)
+    with made.console.watching(plan(1, 1)):
+        made.console.tell(RankState("big/native/n01/r00", "n01", "loading", "", 1.0, "x" * 300))
+    rows = [clean(row) for row in made.err.getvalue().splitlines() if "xxx" in row]
+    *drawn_live, final = (len(row) for row in rows)
+    assert drawn_live
+    assert max(drawn_live) <= 100 - len("^C^C")
+    assert final == 100
 
 
 def test_the_terminal_is_sane_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,4 +168,4 @@ def test_hosts_alone() -> None:
     board = Board()
     board.expect(plan(), ranks=False)
     fed(board, Step(2, 3, "stop 4 processes"), HostState("n01", "stopped"), HostState("n02", "stopping"))
-    assert drawn(board) == ["[2/3] stop 4 processes", "HOST  HOST STATE", "n01   stopped", "n02   stopping"]
+    assert drawn(board) == ["[2/3] stop 4 processes", "HOST  STATE", "n01   stopped", "n02   stopping"]

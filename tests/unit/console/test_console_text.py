@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sgdeploy.console.text import clean, cut, duration, grid, span
+from sgdeploy.console.text import below, clean, cut, duration, grid, span, untimed
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,16 @@ def test_grid_aligns_wide_characters_and_cuts_the_last_column() -> None:
     rows = [("主机", "last line"), ("n1", "a very long line indeed")]
     assert [str(line) for line in grid(rows, width=16)] == ["主机  last line", "n1    a very lo…"]
     assert grid([]) == []
+
+
+def test_a_log_line_without_its_time() -> None:
+    assert untimed("[2026-11-29 16:31:37 TP0] Load weight begin.") == "TP0 Load weight begin."
+    assert untimed("[2026-11-29 16:31:37] INFO:     started") == "INFO:     started"
+    assert untimed("[0] no time") == "[0] no time"
+
+
+def test_what_an_id_says_besides_its_host() -> None:
+    assert below("big/native/n01/r07", "n01") == "native/r07"
+    assert below("big/prefill/short/n01", "n01") == "prefill/short"
+    assert below("big/router", "n01") == "router"
+    assert below("big", "n01") == "big"
