@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli.options import TARGET_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Changes, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -17,6 +17,7 @@ EXAMPLES = """
   sgdeploy down dsv3            by name
   sgdeploy down my.yaml         by profile, from any machine that has it
   sgdeploy down dsv3 --now      no drain: running requests are cut off
+  sgdeploy down dsv3 --only router
 """.lstrip("\n")
 
 
@@ -37,6 +38,9 @@ class Options(Changes, Progress):
             help="How long the leaders may drain running requests.",
         ),
     ] = None
+    only: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP)] = (
+        None
+    )
     now: Annotated[bool, typer.Option("--now", help="Kill at once, without a drain.")] = False
     keep_records: Annotated[
         bool, typer.Option("--keep-records", help="Leave records and scripts on the hosts (logs always stay).")
@@ -62,6 +66,12 @@ def down(desk: Desk, options: Options) -> None:
         target = Target(only.plan, only.profile)
     else:
         target = resolve(desk, options.target, options)
-    wanted = DownOptions(owner(desk), options.grace, now=options.now, keep_records=options.keep_records)
+    wanted = DownOptions(
+        owner(desk),
+        options.grace,
+        now=options.now,
+        keep_records=options.keep_records,
+        only=tuple(options.only or ()),
+    )
     with console.watching(target.plan, ranks=False):
         run(desk, console, take_down(desk, console, target.plan, wanted))

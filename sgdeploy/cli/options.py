@@ -23,6 +23,9 @@ def seconds(text: str) -> float:
 
 
 PROFILE_HELP = "Path of a profile, or shipped:PATH for one that ships with sgdeploy, such as shipped:demo/local."
+ONLY_HELP = (
+    "A part of the deployment: a role, an instance such as prefill/long, or the router; globs too. May be repeated."
+)
 TARGET_HELP = "Name of a deployment known on this machine, or path of its profile."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli.options import PROFILE_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -18,6 +18,7 @@ EXAMPLES = """
   sgdeploy up my.yaml --set native.port=31000       with one value changed
   sgdeploy up shipped:demo/local --json             one JSON object per event
   sgdeploy up my.yaml --no-wait                     start, then look with: sgdeploy status NAME
+  sgdeploy up my.yaml --only router                 only a part, beside what runs already
 """.lstrip("\n")
 
 
@@ -51,6 +52,9 @@ class Options(Changes, Progress):
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave what was started running where bring-up fails, for a look.")
     ] = False
+    only: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP)] = (
+        None
+    )
 
 
 def up(desk: Desk, options: Options) -> None:
@@ -66,6 +70,8 @@ def up(desk: Desk, options: Options) -> None:
     console = desk.open(options)
     target = profile_of(desk, options.target, options)
     console.problems(target.warnings)
-    wanted = Wanted(options.timeout, wait=options.wait, dry_run=options.dry_run, keep=options.keep)
+    wanted = Wanted(
+        options.timeout, wait=options.wait, dry_run=options.dry_run, keep=options.keep, only=tuple(options.only or ())
+    )
     with console.watching(target.plan):
         run(desk, console, bring_up(desk, console, target, wanted))

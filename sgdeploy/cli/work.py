@@ -38,6 +38,7 @@ class Wanted:
     wait: bool = True
     dry_run: bool = False
     keep: bool = False
+    only: tuple[str, ...] = ()
 
 
 async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
@@ -60,6 +61,7 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         wait=wanted.wait,
         dry_run=wanted.dry_run,
         keep=wanted.keep,
+        only=wanted.only,
         secrets=desk.secrets_of(target.plan),
         remember=remember,
     )

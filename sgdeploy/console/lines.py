@@ -21,6 +21,9 @@ from sgdeploy.deploy.events import (
 )
 from sgdeploy.words import name_list, plural
 
+PROMPT_SHOWN = 60
+"""Characters of a prompt that are shown; the long one that proves two buckets has thousands."""
+
 
 @singledispatch
 def event_lines(event: Event) -> list[Text]:
@@ -80,7 +83,9 @@ def _failed(event: ProcessFailed) -> list[Text]:
 @event_lines.register
 def _completion(event: Completion) -> list[Text]:
     head = f"completion: {plural(event.tokens, 'token')} in {event.seconds:.2f} s"
-    return [Text.assemble((head, "green"), f": {clean(event.prompt)!r} → {clean(event.text)!r}")]
+    prompt, rest = event.prompt[:PROMPT_SHOWN], len(event.prompt) - PROMPT_SHOWN
+    more = f" and {plural(rest, 'character')} more" if rest > 0 else ""
+    return [Text.assemble((head, "green"), f": {clean(prompt)!r}{more} → {clean(event.text)!r}")]
 
 
 @event_lines.register

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import DownOptions
+from sgdeploy.deploy.parts import Part, tidy_parts
 from sgdeploy.deploy.records import Records, read_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
 from sgdeploy.plan.model import Plan, PlanHost
+from sgdeploy.plan.selector import selected_units
 from sgdeploy.remote.base import Connector
 from sgdeploy.words import plural
 
@@ -47,7 +50,8 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
         run.conclude()
         seconds = time.monotonic() - begin
         if found_any:
-            tell(Outcome("stopped", f"{plan.name} is down; every process is proven gone", seconds))
+            what = " ".join([plan.name, *options.only])
+            tell(Outcome("stopped", f"{what} is down; every process is proven gone", seconds))
         else:
             tell(Outcome("nothing", f"{plan.name}: nothing runs", seconds))
     except asyncio.CancelledError as cancelled:
@@ -87,31 +91,37 @@ class _Run:
         records = await self._records()
         for fault in records.faults:
             self._faults.setdefault(fault.host, fault)
-        touched = [name for name, found in records.hosts.items() if not found.empty]
+        plans = records.plans or (self._plan,)
+        chosen = {unit for plan in plans for unit in self._units(plan)}
+        touched = {
+            name: Part.of(found, found.plan or plans[0], chosen)
+            for name, found in records.hosts.items()
+            if not found.empty
+        }
+        touched = {n: part for n, part in touched.items() if part.ids or (part.whole and not self._options.only)}
         if not touched:
             return False
-        living = sum(1 for _ in records.living)
+        living = sum(len(part.living) for part in touched.values())
         self._tell(Step(2, STEPS, f"stop {plural(living, 'process')} on {plural(len(touched), 'host')}"))
-        plans = records.plans or (self._plan,)
-        plan_of = {name: records.hosts[name].plan or plans[0] for name in touched}
         for plan in plans:
-            await self._stop_one(plan, [name for name in touched if plan_of[name].digest == plan.digest], records)
+            await self._stop_one(plan, {n: part for n, part in touched.items() if part.plan.digest == plan.digest})
         return True
 
-    async def _stop_one(self, plan: Plan, hosts: list[str], records: Records) -> None:
+    def _units(self, plan: Plan) -> tuple[str, ...]:
+        return selected_units(plan, self._options.only)
+
+    async def _stop_one(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         stopper = Stopper(self.fleet, plan, self._tell)
-        living = {name: [process.id for process in records.hosts[name].living] for name in hosts}
         grace = plan.limits.grace if self._options.grace is None else self._options.grace
+        living = {name: part.living for name, part in parts.items()}
         stopped = await stopper.stop(living, grace=grace, now=self._options.now)
         self._tell(Step(3, STEPS, "prove that processes are gone and ports free, give hugepages back"))
-        tidied = await stopper.tidy(
-            [name for name in hosts if name not in stopped.hosts],
-            keep_records=self._options.keep_records,
-            audit=(str(self._options.owner), "down"),
-        )
-        for part in (stopped, tidied):
-            self._stopped.leftovers += part.leftovers
-            self._stopped.faults += part.faults
+        audit = (str(self._options.owner), " ".join(["down", *self._options.only]))
+        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
+        tidied = await tidy_parts(stopper, gone, keep_records=self._options.keep_records, audit=audit)
+        for outcome in (stopped, tidied):
+            self._stopped.leftovers += outcome.leftovers
+            self._stopped.faults += outcome.faults
 
     async def _records(self) -> Records:
         """Read records, and follow them to hosts that the plan at hand does not name."""

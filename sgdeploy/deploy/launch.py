@@ -19,6 +19,11 @@ START_SILENCE = 60.0
 """Longest time a host may take from one start to the next: hugepage writes of some GB are slow on a busy node."""
 
 
+def new_launch_id() -> str:
+    """Make the id of a launch: unlike any other's."""
+    return random.token_hex(8)
+
+
 @dataclass(frozen=True)
 class Launch:
     """One bring-up's starts: all of them carry one launch id, so that a later stage adds to the same records.
@@ -37,7 +42,7 @@ class Launch:
     owner: Owner
     secrets: Mapping[str, str] = field(repr=False)
     tell: Tell
-    id: str = field(default_factory=lambda: random.token_hex(8))
+    id: str = field(default_factory=new_launch_id)
 
     async def start(self, processes: Collection[Process]) -> Answers:
         """Start some processes of the plan: all hosts at once, each host's processes in plan order.

@@ -46,6 +46,7 @@ class UpOptions:
         wait: False ends ``up`` once every process lives, without waiting for ready.
         dry_run: connect and check, touch nothing.
         keep: leave what was started running when bring-up fails.
+        only: selectors of what to start (``router``, ``prefill/long``); empty for everything.
         secrets: value of every secret variable that the plan names.
         remember: called once, right before the first process may start: whatever runs from then on has to be found by
             its name, also where the command is interrupted in the middle of a start.
@@ -56,6 +57,7 @@ class UpOptions:
     wait: bool = True
     dry_run: bool = False
     keep: bool = False
+    only: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     remember: Callable[[], None] = _nothing
 
@@ -68,6 +70,7 @@ class DownOptions:
         owner: who asks.
         grace: seconds given to the leaders to drain instead of the profile's, or None.
         now: kill at once, no drain.
+        only: selectors of what to stop; empty for everything.
         keep_records: leave records on the hosts even after the proof (for a look afterwards).
     """
 
@@ -75,3 +78,4 @@ class DownOptions:
     grace: float | None = None
     now: bool = False
     keep_records: bool = False
+    only: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from sgdeploy.deploy.events import HostState, Note, Tell
 from sgdeploy.deploy.fleet import Answers, Fleet
 from sgdeploy.deploy.records import Records
-from sgdeploy.errors import HostFault, PreflightError, RemoteError, StateError
+from sgdeploy.deploy.task import Task
+from sgdeploy.errors import HostFault, PreflightError, RemoteError
 from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.parse import parse
 from sgdeploy.facts.preflight import check
@@ -17,7 +18,7 @@ from sgdeploy.paths import package_file
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json, LostHostError
 from sgdeploy.render.scripts import process_script
-from sgdeploy.words import name_list, plural
+from sgdeploy.words import plural
 
 NOTHING_CHANGED = "nothing was changed on any host"
 
@@ -72,51 +73,34 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
         tell(HostState(name, "checked"))
 
 
-def refuse_if_running(plan: Plan, records: Records) -> None:
-    """Refuse to start over something that lives.
-
-    Raises:
-        RemoteError: a host did not give its records.
-        StateError: processes of this deployment live already.
-    """
-    if records.refusals:
-        raise RemoteError(
-            f"{plural(len(records.refusals), 'host')} did not give their records",
-            records.faults,
-            hint=NOTHING_CHANGED,
-        )
-    living = list(records.living)
-    if not living:
-        return
-    hosts = list(dict.fromkeys(process.host for process in living))
-    raise StateError(
-        f"{plan.name}: {len(living)} of its processes already run on {plural(len(hosts), 'host')} ({name_list(hosts)})",
-        hint=f"look at them with `sgdeploy status {plan.name}`, or stop them first with `sgdeploy down {plan.name}`",
-    )
-
-
-async def clear_stale(fleet: Fleet, records: Records, tell: Tell) -> None:
-    """Put away what an earlier run left on record although none of its processes lives (a reboot, a crash).
+async def clear_stale(fleet: Fleet, records: Records, task: Task, tell: Tell) -> None:
+    """Put away what an earlier run left on record although it does not live any more (a reboot, a crash).
 
     Raises:
         PreflightError: hugepages could not be given back, or records not removed.
     """
-    stale = [name for name, found in records.hosts.items() if not found.empty]
-    if not stale:
-        return
-    tell(Note("records of an earlier run are put away; none of its processes lives", hosts=tuple(stale)))
-    restore = await fleet.ask("restore", lambda h: {"run_dir": h.run_dir, "sysfs_root": h.sysfs_root}, hosts=stale)
+    hosts = {host.host for host in task.hosts}
+    wanted = {process.id for process in task.processes}
+    found = {name: there for name, there in records.hosts.items() if name in hosts and not there.empty}
+    whole = [name for name, there in found.items() if not there.living]
+    ids = {name: [p.id for p in there.processes if p.id in wanted] for name, there in found.items() if there.living}
+    if whole:
+        tell(Note("records of an earlier run are put away; none of its processes lives", hosts=tuple(whole)))
+    doing = "putting records of an earlier run away"
+    restore = await fleet.ask("restore", lambda h: {"run_dir": h.run_dir, "sysfs_root": h.sysfs_root}, hosts=whole)
     require(restore, "giving hugepages of an earlier run back", "look at the hosts named above")
-    clear = await fleet.ask("clear", lambda host: {"run_dir": host.run_dir}, hosts=stale)
-    require(clear, "putting records of an earlier run away", "look at the hosts named above")
+    require(await fleet.ask("clear", lambda h: {"run_dir": h.run_dir}, hosts=whole), doing)
+    some = [name for name, there in ids.items() if there]
+    require(await fleet.ask("clear", lambda h: {"run_dir": h.run_dir, "ids": ids[h.host]}, hosts=some), doing)
 
 
-async def push(fleet: Fleet, plan: Plan) -> Answers:
-    """Write run folders, the plan, scripts and files on every host, and give what each host said."""
+async def push(fleet: Fleet, task: Task) -> Answers:
+    """Write run folders, the plan, scripts and files on every host of a task, and give what each host said."""
+    plan, hosts = task.plan, {host.host for host in task.hosts}
     shipped = {file.source: _shipped(file.source) for host in plan.hosts for file in host.files}
     body = plan.to_json()
     scripts: dict[str, dict[str, str]] = {host.host: {} for host in plan.hosts}
-    for process in plan.processes:
+    for process in task.processes:
         scripts[process.host][process.key] = process_script(plan, process)
 
     def arguments(host: PlanHost) -> Json:
@@ -127,7 +111,7 @@ async def push(fleet: Fleet, plan: Plan) -> Answers:
             "files": [{"path": f.path, "mode": f.mode, "base64": shipped[f.source]} for f in host.files],
         }
 
-    return await fleet.ask("prepare", arguments, limit=120.0)
+    return await fleet.ask("prepare", arguments, hosts=[name for name in scripts if name in hosts], limit=120.0)
 
 
 def _shipped(source: str) -> str:

@@ -7,7 +7,7 @@ then KILL as a tree. Only recorded processes and their proven descendants are ev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sgdeploy.deploy.events import HostState, Note, Tell
@@ -147,6 +147,22 @@ class Stopper:
         known = {fault.host for fault in stopped.faults}
         stopped.faults += [fault for fault in answers.faults if fault.host not in known]
 
+    async def tidy_some(self, ids: Mapping[str, Collection[str]], *, audit: tuple[str, str]) -> Stopped:
+        """After some processes of hosts on which others go on are gone: their ports free, their records away.
+
+        Args:
+            ids: host → ids of the processes that are gone.
+            audit: who did what, for the audit line on each host.
+        """
+        stopped = await self._ports_free(ids, {i for there in ids.values() for i in there})
+        await self._audit(ids, audit)
+        clean = [host for host in ids if host not in stopped.hosts]
+        cleared = await self._fleet.ask(
+            "clear", lambda host: {"run_dir": host.run_dir, "ids": sorted(ids[host.host])}, hosts=clean
+        )
+        self._collect(cleared, stopped)
+        return stopped
+
     async def tidy(self, hosts: Collection[str], *, keep_records: bool, audit: tuple[str, str]) -> Stopped:
         """After the processes are gone: ports free, hugepages back, records away; each step proven per host.
 
@@ -155,18 +171,12 @@ class Stopper:
             keep_records: leave the records where they are.
             audit: who did what, for the audit line on each host.
         """
-        stopped = Stopped()
-        ports = await self._fleet.ask("ports", lambda host: {"ports": self._ports(host.host)}, hosts=hosts)
-        self._collect(ports, stopped)
-        for host, result in ports.results.items():
-            stopped.leftovers += [Leftover(host, _port(entry)) for entry in result["listening"]]
+        stopped = await self._ports_free(hosts)
         restored = await self._fleet.ask(
             "restore", lambda host: {"run_dir": host.run_dir, "sysfs_root": host.sysfs_root}, hosts=hosts
         )
         self._collect(restored, stopped)
-        await self._fleet.ask(
-            "audit", lambda host: {"run_dir": host.run_dir, "who": audit[0], "what": audit[1]}, hosts=hosts
-        )
+        await self._audit(hosts, audit)
         bad = stopped.hosts
         clean = [host for host in hosts if host not in bad]
         if not keep_records:
@@ -177,12 +187,26 @@ class Stopper:
             self._tell(Note("records are kept until the host is proven clean", "warning", tuple(sorted(bad))))
         return stopped
 
-    def _ports(self, host: str) -> list[Json]:
+    async def _audit(self, hosts: Iterable[str], audit: tuple[str, str]) -> None:
+        await self._fleet.ask(
+            "audit", lambda host: {"run_dir": host.run_dir, "who": audit[0], "what": audit[1]}, hosts=hosts
+        )
+
+    async def _ports_free(self, hosts: Iterable[str], ids: Collection[str] | None = None) -> Stopped:
+        """Look for listeners on planned ports of these hosts (of these processes only, where ``ids`` says so)."""
+        stopped = Stopped()
+        ports = await self._fleet.ask("ports", lambda host: {"ports": self._ports(host.host, ids)}, hosts=hosts)
+        self._collect(ports, stopped)
+        for host, result in ports.results.items():
+            stopped.leftovers += [Leftover(host, _port(entry)) for entry in result["listening"]]
+        return stopped
+
+    def _ports(self, host: str, ids: Collection[str] | None) -> list[Json]:
         return [
             {"address": process.address, "port": port}
             for process in self._plan.on_host(host)
             for port in process.listens.values()
-            if port is not None
+            if port is not None and (ids is None or process.id in ids)
         ]
 
 

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 
 from sgdeploy.deploy.completion import LONG_PROMPT, PROMPT, NoCompletionError, complete
 from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
-from sgdeploy.deploy.launch import Launch
+from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import UpOptions
-from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, refuse_if_running, require
+from sgdeploy.deploy.parts import Part, tidy_parts
+from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, require
 from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.router import workers_counted
 from sgdeploy.deploy.stop import Stopped, Stopper
+from sgdeploy.deploy.task import make_task
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan, Process
+from sgdeploy.plan.selector import selected_units
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.waits import to_the_end
 from sgdeploy.words import plural
@@ -87,20 +90,28 @@ class _Run:
         """Facts, preflight and records; nothing is changed."""
         self._step("look at the hosts")
         await self.fleet.compare_clocks()
-        refuse_if_running(self.plan, await read_records(self.fleet))
-        await preflight(self.fleet, self.plan, self.tell)
+        self.task = make_task(self.plan, self.options.only, await read_records(self.fleet))
+        await preflight(self.fleet, self.task.scope, self.tell)
 
     async def bring_up(self) -> None:
         """Push everything, start stage after stage, prove that it serves; on any failure clean up before raising."""
         records = await read_records(self.fleet)
-        refuse_if_running(self.plan, records)
-        await clear_stale(self.fleet, records, self.tell)
+        self.task = make_task(self.plan, self.options.only, records)
+        await clear_stale(self.fleet, records, self.task, self.tell)
         self._step("write run folders and scripts")
         async with self._undone_on_failure():
-            require(await push(self.fleet, self.plan), "writing the run folder")
+            require(await push(self.fleet, self.task), "writing the run folder")
             async with watching(self.fleet, self.plan, self.tell) as watch:
-                launch = Launch(self.fleet, self.plan, self.options.owner, self.options.secrets, self.tell)
-                for units in self.plan.stages:
+                watch.started(self.task.running)
+                launch = Launch(
+                    self.fleet,
+                    self.plan,
+                    self.options.owner,
+                    self.options.secrets,
+                    self.tell,
+                    self.task.launch_id or new_launch_id(),
+                )
+                for units in self.task.stages:
                     await self._stage(launch, watch, self.plan.of_units(units))
                 await self._conclude(watch)
 
@@ -117,10 +128,14 @@ class _Run:
             await watch.until_ready(processes, limit=limit, stall=self.plan.limits.stall)
 
     async def _conclude(self, watch: Watch) -> None:
+        status = f"`sgdeploy status {self.plan.name}`"
         if not self.options.wait:
             await watch.hold(HOLD)
-            hint = f"`sgdeploy status {self.plan.name}` tells how far it is"
-            self.tell(Outcome("started", f"every process lives; {hint}", self.seconds))
+            self.tell(Outcome("started", f"every process lives; {status} tells how far it is", self.seconds))
+            return
+        if not self.task.complete:
+            what = ", ".join(self.options.only)
+            self.tell(Outcome("started", f"{what} is up; the rest of {self.plan.name} is not: {status}", self.seconds))
             return
         door = self.plan.front_door
         key = None if door.api_key is None else self.options.secrets.get(door.api_key.variable)
@@ -150,29 +165,42 @@ class _Run:
             yield
         except asyncio.CancelledError as cancelled:
             if not self._launched:
-                await to_the_end(self._undo())
+                await to_the_end(self._undo(self.task.units))
                 raise CancelledRunError("interrupted before anything was started", hint=NOTHING_LEFT) from cancelled
             raise CancelledRunError(
                 "interrupted; what was started keeps running and is on record",
                 hint=f"`sgdeploy status {self.plan.name}` shows it, `sgdeploy down {self.plan.name}` stops it",
             ) from cancelled
-        except SgdeployError:
+        except SgdeployError as error:
             if self.options.keep:
                 self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))
             else:
                 # Who interrupts the clean-up wants an end, and gets it; what failed is still to be told.
                 with suppress(asyncio.CancelledError):
-                    await to_the_end(self._undo())
+                    await to_the_end(self._undo(self._to_undo(error)))
             raise
 
-    async def _undo(self) -> None:
+    def _to_undo(self, error: SgdeployError) -> Collection[str]:
+        """Give the units to stop after a failure: a router that fails does not cost the instances their long load."""
+        routers = {process.id for process in self.plan.processes if process.role == "router"}
+        failed = error.faults if isinstance(error, StartupError) else getattr(error, "missing", ())
+        alone = bool(failed) and all(fault.process in routers for fault in failed)
+        if not alone or {process.id for process in self.task.processes} <= routers:
+            return self.task.units
+        message = "only the router is stopped; the instances stay up"
+        self.tell(Note(message, "warning", hint="mend it, then `sgdeploy up … --only router` goes on"))
+        return {process.unit for process in self.plan.processes if process.role == "router"}
+
+    async def _undo(self, units: Collection[str]) -> None:
         records = await read_records(self.fleet)
         stopper = Stopper(self.fleet, self.plan, self.tell)
-        living = {name: [process.id for process in found.living] for name, found in records.hosts.items()}
-        stopped = await stopper.stop(living, grace=FAILED_GRACE, now=False)
-        touched = [name for name, found in records.hosts.items() if not found.empty]
-        tidied = await stopper.tidy(
-            touched, keep_records=False, audit=(str(self.options.owner), "up failed, stopped again")
+        names = {host.host for host in self.task.hosts}
+        found = {name: Part.of(there, self.plan, units) for name, there in records.hosts.items() if name in names}
+        parts = {name: part for name, part in found.items() if part.ids or part.whole}
+        stopped = await stopper.stop({n: part.living for n, part in parts.items()}, grace=FAILED_GRACE, now=False)
+        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
+        tidied = await tidy_parts(
+            stopper, gone, keep_records=False, audit=(str(self.options.owner), "up failed, stopped again")
         )
         self._tell_what_is_left(records.faults, stopped, tidied)
 
@@ -191,7 +219,9 @@ def _steps(plan: Plan, options: UpOptions) -> int:
     """Count the numbered steps: connect, look, write, each stage's start and wait, the completion."""
     if options.dry_run:
         return 2
-    return 4 + 2 * len(plan.stages) if options.wait else 3 + len(plan.stages)
+    units = selected_units(plan, options.only)
+    stages = sum(any(unit in units for unit in stage) for stage in plan.stages)
+    return 4 + 2 * stages if options.wait else 3 + stages
 
 
 def _which(processes: tuple[Process, ...]) -> str:

@@ -1362,6 +1362,8 @@ def op_clear(call: Call) -> Json:
     folder = call.folder
     if not folder.path.exists():
         return {}
+    if call.get("ids") is not None:
+        return clear_some(folder, call["ids"])
     refuse_if_alive(folder, "clear the records")
     for keeper in folder.keepers():
         # It ends by itself as soon as its last child has; it must not write into what is being removed.
@@ -1380,6 +1382,21 @@ def op_clear(call: Call) -> Json:
         if parent != folder.path:
             with contextlib.suppress(OSError):
                 parent.rmdir()  # Only where nothing else is in it.
+    return {}
+
+
+def clear_some(folder: Folder, ids: Collection[str]) -> Json:
+    """Remove what belongs to some processes only; the others of this host go on."""
+    records = folder.select(ids)
+    living = [ident for ident, members in Survivors(folder).of(list(ids)).items() if members]
+    if living:
+        raise OpError("still-alive", "cannot clear the records of %s: alive" % ", ".join(living), ids=living)
+    for record in records:
+        key = record["key"]
+        for path in ("secrets/%s.yaml", "scripts/%s.sh"):
+            remove(folder.inside(path % key))
+        remove(folder.exit_file(key))
+        remove(folder.record_file(key))
     return {}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,9 @@ class FakeNode:
     tokens: int = 3
     closed: bool = False
     clock_ahead: float = 0.0
+    workers: list[str] = field(default_factory=list)
+    on_call: Callable[[str], None] = lambda _op: None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     watched: asyncio.Event = field(default_factory=asyncio.Event)
     hello: Json = field(default_factory=lambda: {"time": 1000.0, "python": "3.11.7"})
 
@@ -99,6 +103,7 @@ class FakeNode:
         await asyncio.sleep(0)
         arguments = dict(args or {})
         self.calls.append((op, arguments))
+        self.on_call(op)
         if op in self.refuse:
             raise self.refuse[op]
         answer = getattr(self, f"_{op}", None)
@@ -118,8 +123,11 @@ class FakeNode:
         if op == "start":
             for process in arguments["processes"]:
                 self.living.add(process["id"])
+                self.begun.set()
                 yield {"started": process["id"], "pid": 7}
             return
+        if not self.living:
+            await self.begun.wait()
         for event in self.script:
             await asyncio.sleep(0)
             yield event
@@ -150,8 +158,8 @@ class FakeNode:
         self.plan = arguments["plan"]
         return {}
 
-    def _clear(self, _arguments: Json) -> Json:
-        self.plan = None
+    def _clear(self, arguments: Json) -> Json:
+        self.plan = None if arguments.get("ids") is None else self.plan
         return {}
 
     def _records(self, _arguments: Json) -> Json:
@@ -159,7 +167,7 @@ class FakeNode:
             {"id": name, "pid": 7, "alive": True, "exit": None, "pids": [7], "wall": 990.0, "log": "x.log"}
             for name in sorted(self.living)
         ]
-        return {"launch": {"id": "l"} if self.plan else None, "plan": self.plan, "processes": rows}
+        return {"launch": {"id": "l1"} if self.plan else None, "plan": self.plan, "processes": rows}
 
     def _ports(self, _arguments: Json) -> Json:
         return {"listening": self.listening}
@@ -172,6 +180,10 @@ class FakeNode:
     def _await_gone(self, arguments: Json) -> Json:
         left = self.living & set(arguments["ids"])
         return {"survivors": [{"id": name, "pid": 7, "title": "sglang"} for name in sorted(left)]}
+
+    def _http(self, _arguments: Json) -> Json:
+        rows = [{"url": url, "is_healthy": True} for url in self.workers]
+        return {"status": 200, "body": json.dumps({"workers": rows}), "error": None}
 
     def _complete(self, _arguments: Json) -> Json:
         return {"status": 200, "tokens": self.tokens, "text": " Paris", "seconds": 0.1, "error": None}

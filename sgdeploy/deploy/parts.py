@@ -1,0 +1,52 @@
+"""The part of each host that a command means: everything of the deployment, or only some of its units."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sgdeploy.deploy.records import HostRecords
+from sgdeploy.deploy.stop import Stopped, Stopper
+from sgdeploy.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is to be stopped on one host.
+
+    Attributes:
+        plan: as it was started there.
+        ids: recorded processes that are meant.
+        living: those of them that live.
+        whole: nothing else of the deployment is on record there, so the host is put back as it was.
+    """
+
+    plan: Plan
+    ids: tuple[str, ...]
+    living: tuple[str, ...]
+    whole: bool
+
+    @classmethod
+    def of(cls, found: HostRecords, plan: Plan, units: Collection[str]) -> Part:
+        """Take from a host's records what belongs to the chosen units; what no plan knows is always meant."""
+        others = {process.id for process in plan.processes if process.unit not in units}
+        ids = tuple(process.id for process in found.processes if process.id not in others)
+        living = tuple(process.id for process in found.living if process.id not in others)
+        return cls(plan, ids, living, whole=len(ids) == len(found.processes))
+
+
+async def tidy_parts(
+    stopper: Stopper, parts: Mapping[str, Part], *, keep_records: bool, audit: tuple[str, str]
+) -> Stopped:
+    """Put hosts back as they were where nothing else is on record, and only the parts away elsewhere.
+
+    Args:
+        stopper: for the plan that was started.
+        parts: host → what was stopped there.
+        keep_records: leave the records of whole hosts where they are.
+        audit: who did what, for the audit line on each host.
+    """
+    whole = [name for name, part in parts.items() if part.whole]
+    tidied = await stopper.tidy(whole, keep_records=keep_records, audit=audit)
+    rest = await stopper.tidy_some({name: part.ids for name, part in parts.items() if not part.whole}, audit=audit)
+    return Stopped([*tidied.leftovers, *rest.leftovers], [*tidied.faults, *rest.faults])
