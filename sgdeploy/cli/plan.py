@@ -12,13 +12,21 @@ from sgdeploy.cli.options import PROFILE_HELP, Changes, Json
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
+    from sgdeploy.console.console import Console
+    from sgdeploy.plan.model import Plan
+    from sgdeploy.plan.part import Part
 
 EXAMPLES = """
   sgdeploy plan my.yaml                       who runs where, on which ports and cores
   sgdeploy plan my.yaml --host n03            all that one host gets: commands, variables, cores
-  sgdeploy plan my.yaml --json > plan.json    the whole plan, for programs and for diff
+  sgdeploy plan my.yaml --unit router         the same of one unit: native/a, prefill/short, router
+  sgdeploy plan my.yaml --diff dsv3           how it differs from what was started as dsv3
+  sgdeploy plan my.yaml --set native.port=31000 --diff my.yaml
+                                              what one change would do
+  sgdeploy plan my.yaml --json > plan.json    the whole plan, for programs and for --diff plan.json
   sgdeploy plan my.yaml --out scripts/        as bash scripts to read and to run by hand
 """.lstrip("\n")
+DIFFERS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +38,38 @@ class Options(Changes, Json):
         str | None,
         typer.Option(metavar="HOST", show_default="all hosts, summed up", help="Show all that one host gets."),
     ] = None
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            show_default="all units, summed up",
+            help="Show all that one unit gets: a role, or role and instance as in prefill/short.",
+        ),
+    ] = None
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            show_default="not compared",
+            help="Show how the plan differs from another: the name of a deployment (what was started last from this "
+            "machine), a file of `plan --json`, or a profile as it is, without --set and --overlay. Ends with 1 where "
+            "it does.",
+        ),
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             show_default="none written",
             help="Write one script per process and per host there. DIR is new, empty, or from an earlier --out.",
+        ),
+    ] = None
+    templates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default="those that ship with sgdeploy",
+            help="With --out: take the templates of the scripts from there first (docs/scripts.md). `up` does not.",
         ),
     ] = None
 
@@ -46,22 +80,66 @@ def plan(desk: Desk, options: Options) -> None:
     Secrets are shown by their names only.
     """
     from sgdeploy.cli.targets import compiled
-    from sgdeploy.errors import UsageError
+    from sgdeploy.plan.part import Part
 
     console = desk.open(options)
+    part = Part(options.host, options.unit)
+    _refuse_contradictions(options, part)
     target = compiled(desk, options.profile, options)
     console.advise(target.warnings)
-    hosts = [host.host for host in target.plan.hosts]
-    if options.host is not None and options.host not in hosts:
-        raise UsageError(f"no host named {options.host} is in the plan", hint=f"its hosts: {', '.join(hosts)}")
+    if options.diff is not None:
+        _diff(desk, console, options, target.plan, part)
+        return
+    _refuse_nobody(part, target.plan)
     if options.out is not None:
-        from sgdeploy.cli.outdir import write_tree
-        from sgdeploy.render.scripts import tree
-        from sgdeploy.words import plural
-
-        count = write_tree(options.out, tree(target.plan))
-        console.line(f"{plural(count, 'file')} written to {options.out}", written=count, folder=str(options.out))
-    elif options.host is not None:
-        console.plan_of_host(target.plan, options.host)
-    else:
+        _write(console, options, target.plan)
+    elif part.whole:
         console.plan(target.plan)
+    else:
+        console.part(target.plan, part)
+
+
+def _refuse_contradictions(options: Options, part: Part) -> None:
+    from sgdeploy.errors import UsageError
+
+    if options.out is not None and (options.diff is not None or not part.whole):
+        raise UsageError("--out writes the whole plan: leave out --host, --unit and --diff")
+    if options.templates is not None and options.out is None:
+        raise UsageError("--templates is about the scripts that --out writes", hint="add --out DIR")
+
+
+def _refuse_nobody(part: Part, *plans: Plan) -> None:
+    """Refuse a part that none of the plans has, and name those that they have."""
+    from sgdeploy.cli.targets import unknown
+
+    hosts = list(dict.fromkeys(host.host for plan in plans for host in plan.hosts))
+    units = list(dict.fromkeys(process.unit for plan in plans for process in plan.processes))
+    for what, name, names in (("host", part.host, hosts), ("unit", part.unit, units)):
+        if name is not None and name not in names:
+            raise unknown(f"no {what} named {name} is in the plan", name, f"its {what}s", names)
+    if not any(part.processes(plan) for plan in plans):
+        raise unknown(f"nothing of {part.unit} runs on {part.host}", "", "hosts of the plan", hosts)
+
+
+def _diff(desk: Desk, console: Console, options: Options, after: Plan, part: Part) -> None:
+    from sgdeploy.cli.others import other_plan
+    from sgdeploy.console.differences import difference_lines
+    from sgdeploy.plan.compare import compare
+
+    name, before = other_plan(desk, str(options.diff))
+    _refuse_nobody(part, before, after)
+    found = compare(before, after, part)
+    changed = " as changed here" if options.sets or options.overlays else ""
+    sides = {"before": (name, before), "after": (f"{options.profile}{changed}", after)}
+    heads = {side: {"source": name, "name": plan.name, "digest": plan.digest} for side, (name, plan) in sides.items()}
+    console.show({"same": found.same, **heads, **found.to_json()}, difference_lines(found, **sides))
+    raise typer.Exit(0 if found.same else DIFFERS)
+
+
+def _write(console: Console, options: Options, plan: Plan) -> None:
+    from sgdeploy.cli.outdir import write_tree
+    from sgdeploy.render.scripts import tree
+    from sgdeploy.words import plural
+
+    count = write_tree(Path(str(options.out)), tree(plan, options.templates))
+    console.line(f"{plural(count, 'file')} written to {options.out}", written=count, folder=str(options.out))

@@ -26,9 +26,9 @@ the truth about every rank, nothing left behind.
   sgdeploy status NAME, down NAME      look at it, take it down
 """
 _EPILOG = """\b
-Exit codes: 0 done or ready; 1 (status) degraded or starting; 2 profile, inventory or command line wrong;
-3 hosts do not fit the plan; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed;
-7 time ran out; 8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
+Exit codes: 0 done or ready; 1 (status) degraded or starting, (plan --diff) different; 2 profile, inventory or
+command line wrong; 3 hosts do not fit the plan; 4 locked by another; 5 a host could not be reached or obeyed;
+6 a process failed; 7 time ran out; 8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
 """
 _COMPLETION = "_SGDEPLOY_COMPLETE"  # set by the shell while it completes a line; then every command is needed
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SHIPPED = "shipped:"
 UNKNOWN = "a name is known from `up` to `down`; name the profile's path to ask the hosts themselves"
+_LISTED = 20
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -77,10 +78,14 @@ def _shipped(name: str, folder: str, what: str) -> Path:
     known = {path.relative_to(base).with_suffix("").as_posix(): path for path in base.rglob("*.yaml")}
     if bare in known:
         return known[bare]
-    guess = did_you_mean(bare, known)
-    names = ", ".join(sorted(known))
-    hint = f"did you mean {guess}?" if guess else f"there are: {names}" if known else None
-    raise UsageError(f"no {what} named {name} ships with sgdeploy", hint=hint)
+    raise unknown(f"no {what} named {name} ships with sgdeploy", bare, "there are", sorted(known))
+
+
+def unknown(message: str, word: str, what: str, names: Sequence[str]) -> UsageError:
+    """Make the error about a word that is none of some names: with the one that is probably meant, or with all."""
+    guess = did_you_mean(word, names)
+    listed = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    return UsageError(message, hint=f"did you mean {guess}?" if guess else f"{what}: {listed}" if names else None)
 
 
 def compiled(desk: Desk, text: str, changes: Changes) -> Target:
@@ -122,6 +127,11 @@ def _advice(desk: Desk, name: str) -> str:
     return f"{known_names}{UNKNOWN}"
 
 
+def names_profile(desk: Desk, text: str) -> bool:
+    """Tell whether a word means a profile: it looks like a path, or is a file and no deployment's name."""
+    return looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file())
+
+
 def resolve(desk: Desk, text: str, changes: Changes) -> Target:
     """Find what runs, or would run: a deployment by its name, or a profile compiled by its path.
 
@@ -130,7 +140,7 @@ def resolve(desk: Desk, text: str, changes: Changes) -> Target:
         ProfileError: a profile with problems.
         StateError: a damaged record.
     """
-    if looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file()):
+    if names_profile(desk, text):
         return compiled(desk, text, changes)
     if changes.sets or changes.overlays:
         raise UsageError("--set and --overlay change a profile; give its path instead of a name")
@@ -144,7 +154,7 @@ def profile_of(desk: Desk, text: str, changes: Changes) -> Target:
     Raises:
         UsageError, ProfileError, StateError: as in ``resolve``.
     """
-    if looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file()):
+    if names_profile(desk, text):
         return compiled(desk, text, changes)
     return compiled(desk, str(known(desk, text).profile), changes)
 

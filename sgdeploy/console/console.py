@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sgdeploy.deploy.events import DeploymentStatus
     from sgdeploy.plan.model import Plan
+    from sgdeploy.plan.part import Part
     from sgdeploy.problems import Problem
 
 Mode: TypeAlias = "Literal['live', 'plain', 'json']"
@@ -173,30 +174,24 @@ class Console:
 
     def plan(self, plan: Plan) -> None:
         """Write a plan: a summary, or its public JSON object."""
-        if self.mode == "json":
-            self.json(plan.to_json())
-        else:
-            self._print(self._out, plan_lines(plan))
+        self.show(plan.to_json(), plan_lines(plan))
 
-    def plan_of_host(self, plan: Plan, host: str) -> None:
-        """Write what one host of a plan gets.
+    def part(self, plan: Plan, part: Part) -> None:
+        """Write what a part of a plan gets, host by host."""
+        hosts = [host.model_dump(mode="json") for host in part.hosts(plan)]
+        processes = [process.model_dump(mode="json") for process in part.processes(plan)]
+        self.show({"hosts": hosts, "processes": processes}, host_lines(plan, part))
 
-        Raises:
-            StopIteration: no host of the plan has that name.
-        """
-        chosen = next(each for each in plan.hosts if each.host == host)
+    def show(self, value: Any, lines: Iterable[Text]) -> None:
+        """Write data: lines for people, or one JSON value for programs."""
         if self.mode == "json":
-            processes = [process.model_dump(mode="json") for process in plan.on_host(host)]
-            self.json({"host": chosen.model_dump(mode="json"), "processes": processes})
+            self.json(value)
         else:
-            self._print(self._out, host_lines(plan, chosen))
+            self._print(self._out, lines)
 
     def status(self, status: DeploymentStatus) -> None:
         """Write what is known of one deployment."""
-        if self.mode == "json":
-            self.json(status.to_json())
-        else:
-            self._print(self._out, status_lines(status, width=_width(self._out)))
+        self.show(status.to_json(), status_lines(status, width=_width(self._out)))
 
     def overview(self, statuses: Sequence[DeploymentStatus]) -> None:
         """Write one row per deployment; in JSON mode one object per line."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sgdeploy.plan.model import EnvValue, Hugepages, KernelModule, Plan, PlanHost, Process
+    from sgdeploy.plan.part import Part
 
 
 def plan_lines(plan: Plan) -> list[Text]:
@@ -36,17 +37,26 @@ def plan_lines(plan: Plan) -> list[Text]:
     return lines
 
 
-def host_lines(plan: Plan, host: PlanHost) -> list[Text]:
-    """Show everything that one host gets: preparation, and each process with its whole command and environment."""
+def host_lines(plan: Plan, part: Part) -> list[Text]:
+    """Show everything that a part of a plan gets, host by host."""
+    lines: list[Text] = []
+    for host in part.hosts(plan):
+        processes = [process for process in part.processes(plan) if process.host == host.host]
+        lines += [*([Text()] if lines else []), *_host_lines(host, processes)]
+    return lines
+
+
+def _host_lines(host: PlanHost, processes: Iterable[Process]) -> list[Text]:
+    """Show what a host is prepared with, and each process with its whole command and environment."""
     lines = [Text.assemble((clean(host.host), "bold"), f" ({clean(host.address)}): {clean(host.run_dir)}")]
     lines += [Text(f"  {sentence}") for sentence in _prepared(host)]
-    for process in plan.on_host(host.host):
+    for process in processes:
         lines += [Text(), *_command(process)]
         facts = [("waits for", ", ".join(process.wait_for)), ("listens", _ports(process))]
         facts += [("connects", ", ".join(map("=".join, process.connects.items())))]
         facts += [("cores", number_list(process.cores or ()))]
         facts += [("memory nodes", number_list(process.memory_nodes or ()))]
-        facts += [("hugepages", _pages(process.hugepages)), ("devices", ", ".join(process.devices))]
+        facts += [("hugepages", pages_text(process.hugepages)), ("devices", ", ".join(process.devices))]
         facts += [("activate", ", ".join(process.activate)), ("folder", process.cwd or ""), ("log", process.log)]
         lines += grid([(key, clean(value)) for key, value in facts if value], indent=4)
         lines += grid([(name, "=", value) for name, value in _settings(process).items()], indent=4)
@@ -135,7 +145,7 @@ def _preparation(plan: Plan) -> list[Text]:
 def _prepared(host: PlanHost) -> list[str]:
     sentences = [_module(module) for module in host.modules]
     if host.hugepages:
-        sentences.append(f"hugepages {_pages(host.hugepages)}")
+        sentences.append(f"hugepages {pages_text(host.hugepages)}")
     sentences += [f"file {clean(file.path)} ({file.mode})" for file in host.files]
     if host.sysfs_root:
         sentences.append(f"sysfs paths are taken below {clean(host.sysfs_root)}")
@@ -149,7 +159,7 @@ def _module(module: KernelModule) -> str:
     return f"kernel module {clean(module.name)} from {clean(module.file)} {params}".rstrip()
 
 
-def _pages(pages: Iterable[Hugepages]) -> str:
+def pages_text(pages: Iterable[Hugepages]) -> str:
     """Shorten ``/sys/…/node16/hugepages/hugepages-2048kB/nr_hugepages`` to ``node 16 2048kB = 2020``."""
     groups: dict[tuple[str, int], list[int]] = {}
     others = []

@@ -206,7 +206,7 @@ def test_json_is_for_programs_in_every_command(call: Call, hosts: Hosts) -> None
     assert [json.loads(line)["name"] for line in call("status", "--json").out.splitlines()] == ["tiny"]
     plan = Plan.from_json(json.loads(call("plan", "tiny.yaml", "--json").out))
     assert plan == hosts.ups[0][0]
-    assert json.loads(call("plan", "tiny.yaml", "--host", "a2", "--json").out)["host"]["address"] == "127.0.1.2"
+    assert json.loads(call("plan", "tiny.yaml", "--host", "a2", "--json").out)["hosts"][0]["address"] == "127.0.1.2"
     assert json.loads(call("validate", "tiny.yaml", "--json").out) == {"profile": "tiny.yaml", "valid": True}
     assert json.loads(call("down", "--json").out)["outcome"] == "stopped"
     broken = call("plan", "tiny.yaml", "--set", "nativ=1", "--json")

@@ -6,12 +6,11 @@ import json
 from dataclasses import replace
 from textwrap import dedent
 
-import pytest
-
 from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
 from sgdeploy.paths import data_dir
 from sgdeploy.plan.compile import compile_profile
 from sgdeploy.plan.model import Plan
+from sgdeploy.plan.part import Part
 from tests.unit.console.samples import plan, screen
 
 
@@ -73,7 +72,7 @@ def test_the_router_on_its_host_says_what_it_waits_for() -> None:
     plan_ = compile_profile(data_dir("profiles") / "cpu" / "pd-one-machine.yaml").plan
     made.console.plan(plan_)
     assert "decode   http://127.0.1.2:30000             decode     (the router's default)" in made.out.getvalue()
-    made.console.plan_of_host(plan_, "127.0.1.4")
+    made.console.part(plan_, Part(host="127.0.1.4"))
     text = made.out.getvalue()
     assert "    waits for  prefill, decode\n" in text
     assert "    connects   prefill=127.0.1.1:30000, decode=127.0.1.2:30000\n" in text
@@ -91,7 +90,7 @@ def test_a_plan_of_256_ranks_stays_short() -> None:
 
 def test_what_one_host_gets() -> None:
     made = screen()
-    made.console.plan_of_host(plan(), "n02")
+    made.console.part(plan(), Part(host="n02"))
     assert made.out.getvalue() == dedent("""\
         n02 (10.0.0.2): /run/big/n02
           kernel module sdma from /opt/sdma.ko safe=0
@@ -130,15 +129,17 @@ def test_a_plan_for_programs_is_the_public_contract() -> None:
     made.console.plan(plan())
     assert Plan.from_json(json.loads(made.out.getvalue())) == plan()
     host = screen("json")
-    host.console.plan_of_host(plan(), "n02")
+    host.console.part(plan(), Part(host="n02"))
     found = json.loads(host.out.getvalue())
-    assert found["host"]["host"] == "n02"
+    assert [each["host"] for each in found["hosts"]] == ["n02"]
     assert [each["host"] for each in found["processes"]] == ["n02", "n02"]
 
 
-def test_there_is_no_such_host() -> None:
-    with pytest.raises(StopIteration):
-        screen().console.plan_of_host(plan(), "n99")
+def test_what_one_unit_gets_comes_host_by_host() -> None:
+    made = screen()
+    made.console.part(plan(), Part(unit="native"))
+    heads = [line for line in made.out.getvalue().splitlines() if line and not line.startswith("  ")]
+    assert heads == ["n01 (10.0.0.1): /run/big/n01", "n02 (10.0.0.2): /run/big/n02"]
 
 
 ROWS = (
