@@ -1,8 +1,8 @@
 """The family of errors. Each knows its exit code; only the command line turns one into an exit.
 
-Exit codes (all commands): 0 done or ready; 1 (status) degraded or starting, (plan --diff) different; 2 profile or inventory
-wrong; 3 preflight; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed; 7 time ran out;
-8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
+Exit codes (all commands): 0 done or ready; 1 (status) degraded or starting, (plan --diff) different; 2 profile or
+inventory wrong; 3 preflight; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed; 7 time
+ran out; 8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
 """
 
 from __future__ import annotations

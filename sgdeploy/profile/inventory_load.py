@@ -64,7 +64,7 @@ def load_inventory(node: Node | None, layers: Layers) -> Loaded:
     read = layers.parse(path, layers.shown(path), node.place)
     if read is None or not isinstance(read.content, dict):
         return broken
-    kept = {key: item for key, item in read.content.items() if key != "$schema"}
+    kept = {key: item for key, item in read.content.items() if key not in InventoryFile.reader_keys}
     top, problems = secret_refs.resolve(anchor(replace(read, content=kept)))
     loaded = _judge(top, InventoryFile, problems)
     places = Places(top)

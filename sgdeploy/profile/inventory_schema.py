@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Tag
 
@@ -71,4 +71,5 @@ class InventorySection(Section):
 class InventoryFile(InventorySection):
     """The same as a file of its own, which says its version."""
 
+    reader_keys: ClassVar[frozenset[str]] = frozenset({"$schema"})
     version: Annotated[Literal[1], version_one("inventory")]

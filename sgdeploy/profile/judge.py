@@ -68,10 +68,12 @@ def _with_topology(problem: Problem, topology: str | None) -> Problem:
 
 def _elsewhere(topology: str | None, path: KeyPath) -> str | None:
     """Say why a key that other topologies have is not known here."""
-    word = path[-1]
-    if len(path) == 1 and word in ROLE_KEYS:
+    written = str(path[-1])
+    word = written if written in ROLE_KEYS else did_you_mean(written, ROLE_KEYS)
+    if len(path) == 1 and word is not None:
         homes = "` and `".join(name for name, model in PROFILES.items() if word in model.model_fields)
-        return f"`{word}` belongs to topology `{homes}`; this profile says `{topology}`"
+        meant = "" if word == written else f"did you mean `{word}`? "
+        return f"{meant}`{word}` belongs to topology `{homes}`; this profile says `{topology}`"
     if topology == "two-bucket-prefill" and path[:-1] == ("prefill",):
         names = "` and `".join(TwoPrefills.model_fields)
         return f"two-bucket-prefill has exactly the prefill instances `{names}`; `topology: pd` takes any number"

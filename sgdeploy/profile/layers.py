@@ -13,14 +13,11 @@ from sgdeploy.profile.locate import SHIPPED, locate, overlay_reference, shown
 from sgdeploy.profile.merge import merge
 from sgdeploy.profile.messages import got
 from sgdeploy.profile.nodes import Node, plain
+from sgdeploy.profile.schema import ProfileBase
 from sgdeploy.profile.source import read
 
 _Chain: TypeAlias = "tuple[tuple[str, str], ...]"
 """The files being read, outermost first: real path and name for people."""
-
-_NOT_DATA = ("extends", "$schema")
-"""Keys for the reader and for editors; they are taken out before anything is merged."""
-
 
 @dataclass
 class Layers:
@@ -96,7 +93,7 @@ class Layers:
             self.complete = False
             return None
         parents = self._parents(node, (*chain, (real, name)))
-        kept = {key: item for key, item in node.content.items() if key not in _NOT_DATA}
+        kept = {key: item for key, item in node.content.items() if key not in ProfileBase.reader_keys}
         own = replace(node, content=kept)
         below: Node | None = None
         for parent in parents:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgdeploy.problems import Problem
 from sgdeploy.profile.scalars import Secret
-from sgdeploy.profile.suggest import did_you_mean
+from sgdeploy.profile.suggest import did_you_mean, nearest
 from sgdeploy.profile.vocabulary import homes_of, keys_at
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _LIMITS = {
     "less_than": ("below", "lt"),
 }
 _SHOWN = 60
+_EXTENDS: KeyPath = ("extends",)
 _EXAMPLES: dict[KeyPath, str] = {
     ("version",): "write version: 1",
     ("name",): "write name: my-deployment",
@@ -101,7 +102,8 @@ def schema_problems(
             explained.update({meant} if meant else set())
         else:
             problems.append(_translate(one, path))
-    problems.extend(problem for path, problem in missing.items() if path not in explained)
+    if _EXTENDS not in explained:  # a parent that was meant may hold whatever is missing here
+        problems.extend(problem for path, problem in missing.items() if path not in explained)
     return problems
 
 
@@ -136,6 +138,7 @@ def _unknown(
     free = known - set(present if isinstance(present, dict) else ())
     guess = did_you_mean(word, free) or did_you_mean(word, known)
     homes = [] if guess else homes_of(model, word)
+    shown = {key for key in known if not key.startswith("$")}
     hint: str | None = None
     if guess:
         hint = f"did you mean `{guess}`?"
@@ -144,13 +147,13 @@ def _unknown(
     elif homes:
         hint = f"this key belongs at `{'` or `'.join(homes[:3])}`"
     elif "flags" in known and re.fullmatch(r"[a-z][a-z0-9_-]*", word):
-        hint = f"engine flags stand in `{dotted((*above, 'flags'))}`; other keys here: {', '.join(sorted(free))}"
-    elif free:
-        hint = f"keys that may stand here: {', '.join(sorted(free))}"
+        hint = f"engine flags stand in `{dotted((*above, 'flags'))}`; other keys here: {nearest(word, shown)}"
+    elif shown:
+        hint = f"keys that may stand here: {nearest(word, shown)}"
     where = f" in `{dotted(above)}`" if above else ""
     problem = Problem(f"unknown key `{word}`{where}", hint, path, at="key", code="key-unknown")
-    meant = (*above, guess) if guess and (*above, guess) in absent else None
-    return problem, meant
+    meant = (*above, guess) if guess else None
+    return problem, meant if meant in absent or meant == _EXTENDS else None
 
 
 def _value_at(tree: Any, path: KeyPath) -> Any:

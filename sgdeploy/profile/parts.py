@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -11,6 +11,8 @@ class Section(BaseModel):
     """Base of all sections: frozen, unknown keys refused, no guessing between types (``"16"`` is no number)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    reader_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys that may stand here as well and are taken out before validation."""
 
 
 class Hosts(Section):

@@ -5,7 +5,7 @@ The source of each default is named beside it. ``${env:NAME}`` values of flags a
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
 
@@ -175,6 +175,7 @@ InventoryRef = Annotated[
 class ProfileBase(Section):
     """Keys that every topology has. ``extends`` and ``$schema`` are taken out before validation."""
 
+    reader_keys: ClassVar[frozenset[str]] = frozenset({"extends", "$schema"})
     version: Annotated[Literal[1], version_one("profile")]
     name: Name
     platform: Annotated[str, Field(description="Hardware of the nodes, such as kunpeng-920f or cpu.")]

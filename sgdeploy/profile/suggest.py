@@ -32,5 +32,13 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return best
 
 
+def nearest(word: str, candidates: Iterable[str], most: int = 10) -> str:
+    """List candidates for people, the likest first, and count those that would make the list too long."""
+    likeness = {name: SequenceMatcher(None, _plain(word), _plain(name), autojunk=False).ratio() for name in candidates}
+    ordered = sorted(likeness, key=lambda name: (-round(likeness[name], 1), name))
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more
+
+
 def _plain(word: str) -> str:
     return word.lower().replace("_", "-").strip("-")

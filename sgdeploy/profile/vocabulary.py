@@ -27,6 +27,7 @@ def keys_at(model: type[BaseModel], path: KeyPath, tree: Any) -> frozenset[str]:
     for option in _descend(model, path, tree):
         if _is_model(option):
             keys.update(option.model_fields)
+            keys.update(getattr(option, "reader_keys", ()))
     return frozenset(keys)
 
 
