@@ -43,6 +43,7 @@ COMMANDS = (
     Command("down", "Take a deployment down and prove that nothing is left."),
     Command("plan", "Show what would run where; write it as scripts."),
     Command("validate", "Check profiles without touching any host."),
+    Command("ask", "Send one completion through the front door."),
     Command("demo", "Bring a simulated cluster up and down on this machine."),
     Command("schema", "Print the JSON Schema of profiles, for editors."),
     Command("version", "Print versions, for bug reports."),

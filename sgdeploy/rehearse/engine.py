@@ -880,6 +880,7 @@ class Asked:
         self.limit = int(limit)
         self.count = self.limit if sampling.get("ignore_eos") else min(self.limit, NATURAL_LENGTH)
         self.stream = bool(asked.get("stream"))
+        self.counts = bool((asked.get("stream_options") or {}).get("include_usage"))
         self.model = str(asked.get("model", settings.served))  # answered under the name it was asked for
 
     def answer(self) -> None:
@@ -899,6 +900,8 @@ class Asked:
             text = "".join(words[: step + 1] if cumulative else words[step : step + 1])
             last = step == self.count
             chunks.append(shape.chunk(text, min(step + 1, self.count), finish if last else None, first=not step))
+        if self.counts and self.request.path != "/generate":
+            chunks.append(shape.count(self.count))
         lines = ["data: " + json.dumps(chunk) + "\n\n" for chunk in chunks]
         self.request.reply(200, "".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream; charset=utf-8")
 
@@ -920,12 +923,19 @@ class Shape:
         if self.path == "/generate":
             return self._native(text, tokens, finish)
         message = {"role": "assistant", "content": text, "reasoning_content": None}
-        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens, "reasoning_tokens": 0}
-        usage["total_tokens"] = self.prompt_tokens + tokens
-        details = {"prompt_tokens_details": None, "completion_tokens_details": None}
         said = {"message": message} if self.path == "/v1/chat/completions" else {"text": text}
         whole = self._openai(said, finish, "chat.completion")
-        return {**whole, "usage": {**usage, **details}, "metadata": self._weights(tokens)}
+        return {**whole, "usage": self._usage(tokens), "metadata": self._weights(tokens)}
+
+    def count(self, tokens: int) -> dict[str, Any]:
+        """Give the last event of a stream that was asked to count (``include_usage``): no choice, only the usage."""
+        counted = self._openai({}, None, "chat.completion.chunk")
+        return {**counted, "choices": [], "usage": self._usage(tokens)}
+
+    def _usage(self, tokens: int) -> dict[str, Any]:
+        usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens, "reasoning_tokens": 0}
+        details = {"prompt_tokens_details": None, "completion_tokens_details": None}
+        return {**usage, "total_tokens": self.prompt_tokens + tokens, **details}
 
     def chunk(self, text: str, tokens: int, finish: str | None, *, first: bool) -> dict[str, Any]:
         """Give one event of a stream; ``finish`` is None for all but the last."""
