@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from sgdeploy.deploy.buckets import WORKERS, Buckets, addition, by_buckets
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.errors import ProcessFault, StartupError
@@ -45,14 +46,14 @@ def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -
 
 
 async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_key: str | None, tell: Tell) -> None:
-    """Wait until the router counts every planned worker as healthy; add those that it gave up.
+    """Wait until the router counts every planned worker as healthy; add those that it gave up; put buckets in order.
 
     Args:
         fleet: the open hosts.
         router: its process.
         door: whom it must know.
         api_key: the key that it asks for, or None.
-        tell: hears of workers that are added.
+        tell: hears of workers that are added or moved.
 
     Raises:
         StartupError: it does not, within its limit; names each worker and what the router says of it.
@@ -61,19 +62,21 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
     begin = time.monotonic()
     added = False
     while True:
-        answer, said = await ask("GET", None)
+        answer, said = await ask("GET", WORKERS, None)
         wrong = missing_workers(door.workers, answer)
         waited = time.monotonic() - begin
         if not wrong:
-            return
+            break
         if waited > LIMIT:
             raise _not_counted(router, wrong, said)
         if waited > LATE and not added:
             added = True
             for worker in (worker for worker, why in wrong.items() if why == "not registered"):
                 tell(Note(f"the router does not know {worker.url}: it is added", "warning", (router.host,)))
-                await ask("POST", _addition(worker))
+                await ask("POST", WORKERS, addition(worker))
         await asyncio.sleep(PAUSE)
+    if by_buckets(router):
+        await Buckets(ask, router, door, tell).arrange()
 
 
 def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> StartupError:
@@ -86,11 +89,6 @@ def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> Sta
     )
 
 
-def _addition(worker: Worker) -> Json:
-    body: Json = {"url": worker.url, "worker_type": worker.role}
-    return body if worker.bootstrap is None else {**body, "bootstrap_port": worker.bootstrap}
-
-
 @dataclass(frozen=True)
 class _Asker:
     """Asks a router about its workers, on the router's own host."""
@@ -99,12 +97,12 @@ class _Asker:
     router: Process
     api_key: str | None
 
-    async def __call__(self, method: str, body: Json | None) -> tuple[Json, str]:
+    async def __call__(self, method: str, path: str, body: Json | None) -> tuple[Json, str]:
         """Give its answer (empty where it gave none) and what went wrong, in words."""
         question: Json = {
             "address": self.router.address,
             "port": self.router.listens["http"],
-            "path": "/workers",
+            "path": path,
             "method": method,
             "body": body,
             "api_key": self.api_key,
@@ -112,9 +110,9 @@ class _Asker:
         }
         answer = await self.fleet.sessions[self.router.host].call("http", question, limit=ANSWER_LIMIT + 5.0)
         if answer["status"] not in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
-            return {}, f" (/workers says {answer['status'] or answer['error']})"
+            return {}, f" ({path} says {answer['status'] or answer['error']})"
         try:
             parsed = json.loads(answer["body"])
         except ValueError:
-            return {}, " (/workers gives no JSON)"
-        return (parsed, "") if isinstance(parsed, dict) else ({}, " (/workers gives no object)")
+            return {}, f" ({path} gives no JSON)"
+        return (parsed, "") if isinstance(parsed, dict) else ({}, f" ({path} gives no object)")

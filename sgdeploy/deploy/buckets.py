@@ -1,0 +1,108 @@
+"""The order of a router's buckets: short prompts are meant for the plan's first prefill, and the router draws lots.
+
+Facts (sglang-router 0.3.2, bucket policy): which prefill is the first bucket follows neither the command line nor the
+order of registration; it is the order in which the router's own table holds its workers, by identifiers that it makes
+up. /workers lists prefill workers in that order, and a worker that is removed and added again gets a new place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import TypeAlias
+
+from sgdeploy.deploy.events import Note, Tell
+from sgdeploy.plan.model import FrontDoor, Process, Worker
+from sgdeploy.remote.base import Json
+from sgdeploy.words import plural
+
+Ask: TypeAlias = "Callable[[str, str, Json | None], Awaitable[tuple[Json, str]]]"
+"""Method, path and body of a question to the router → its answer, and what went wrong in words."""
+
+WORKERS = "/workers"
+TRIES = 40
+"""With two prefill instances a try is right in a third to a half of the cases (in 20 starts 16 were the most)."""
+
+SETTLED = 15.0
+"""Seconds for a worker to leave the router's list, or to come back to it; it answers health within one."""
+
+PAUSE = 0.1
+
+
+def by_buckets(router: Process) -> bool:
+    """Tell whether the router parts prompts by buckets whose order is drawn (grouped routing goes by URL)."""
+    said = dict(pairwise(router.argv))
+    return said.get("--prefill-policy", said.get("--policy")) == "bucket" and "--prefill-short-count" not in said
+
+
+def misplaced(planned: Sequence[str], listed: Sequence[str]) -> tuple[str, ...]:
+    """Give the fewest workers that have to move so that the list is in the planned order; () where it is."""
+    places = [listed.index(url) for url in planned]
+    for size in range(len(planned), 0, -1):
+        for kept in combinations(range(len(planned)), size):
+            if all(places[one] < places[other] for one, other in pairwise(kept)):
+                return tuple(url for index, url in enumerate(planned) if index not in kept)
+    return ()
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The prefill workers of a router, to be put in order.
+
+    Attributes:
+        ask: asks the router.
+        router: its process.
+        door: whom it knows, in the order that is meant.
+        tell: hears of what was done.
+    """
+
+    ask: Ask
+    router: Process
+    door: FrontDoor
+    tell: Tell
+
+    async def arrange(self) -> None:
+        """Take workers out and add them again until they stand in the planned order; says so where they never do."""
+        planned = {worker.url: worker for worker in self.door.workers if worker.role == "prefill"}
+        order = " < ".join(planned)
+        for number in range(TRIES):
+            rows = await self._rows()
+            if set(planned) - set(rows):
+                return  # it does not list all of them any more: the watch over the deployment says why
+            moved = misplaced(list(planned), list(rows))
+            if not moved:
+                if number:
+                    text = f"put the router's buckets in order ({order}) after {plural(number, 'attempt')}"
+                    self.tell(Note(text, "info", (self.router.host,)))
+                return
+            await self._again(planned[moved[-1]], rows[moved[-1]])
+        text = f"the router's buckets are not in the planned order ({order}) after {plural(TRIES, 'attempt')}"
+        hint = "restart it: sgdeploy down --only router, then sgdeploy up --only router"
+        self.tell(Note(text, "warning", (self.router.host,), hint))
+
+    async def _rows(self) -> dict[str, str]:
+        """Give the ids of the prefill workers by URL, in the router's order."""
+        answer, _ = await self.ask("GET", WORKERS, None)
+        listed = answer.get("workers")
+        rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+        return {str(row.get("url")): str(row.get("id")) for row in rows if row.get("worker_type") == "prefill"}
+
+    async def _again(self, worker: Worker, identity: str) -> None:
+        await self.ask("DELETE", f"{WORKERS}/{identity}", None)
+        await self._until(worker.url, listed=False)
+        await self.ask("POST", WORKERS, addition(worker))
+        await self._until(worker.url, listed=True)
+
+    async def _until(self, url: str, *, listed: bool) -> None:
+        for _ in range(round(SETTLED / PAUSE)):
+            if (url in await self._rows()) is listed:
+                return
+            await asyncio.sleep(PAUSE)
+
+
+def addition(worker: Worker) -> Json:
+    """Give the body by which a worker is added to a router."""
+    body: Json = {"url": worker.url, "worker_type": worker.role}
+    return body if worker.bootstrap is None else {**body, "bootstrap_port": worker.bootstrap}

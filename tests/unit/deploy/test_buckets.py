@@ -1,0 +1,146 @@
+"""The order of a router's buckets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sgdeploy.deploy import buckets as buckets_module
+from sgdeploy.deploy.buckets import TRIES, by_buckets, misplaced
+from sgdeploy.deploy.events import Note
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.router import workers_counted
+from sgdeploy.plan.model import FrontDoor, PlanHost, Process, Worker
+from tests.unit.deploy.fakes import FakeNode, Heard
+
+URLS = tuple(f"http://10.0.0.{number}:30000" for number in (1, 2, 3))
+DOOR = FrontDoor(
+    host="gw",
+    address="10.0.0.9",
+    port=30000,
+    model="m",
+    workers=(
+        Worker(url=URLS[0], role="prefill", unit="prefill/short", bootstrap=9001),
+        Worker(url=URLS[1], role="prefill", unit="prefill/long", bootstrap=9002),
+        Worker(url=URLS[2], role="decode", unit="decode"),
+    ),
+)
+
+
+def router(*words: str) -> Process:
+    return Process(
+        id="d/router",
+        role="router",
+        host="gw",
+        address="10.0.0.9",
+        argv=("router", "--pd-disaggregation", *words),
+        listens={"http": 30000},
+        log="r.log",
+    )
+
+
+BUCKET = router("--policy", "cache_aware", "--prefill-policy", "bucket")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--prefill-policy", "bucket"), True),
+        (("--policy", "cache_aware"), False),
+        ((), False),
+        (("--prefill-policy", "bucket", "--prefill-short-count", "1"), False),
+    ],
+)
+def test_whose_order_is_drawn(words: tuple[str, ...], expected: bool) -> None:
+    assert by_buckets(router(*words)) is expected
+
+
+@pytest.mark.parametrize(
+    ("planned", "listed", "moved"),
+    [
+        ("ab", "ab", ""),
+        ("ab", "ba", "b"),
+        ("abc", "abc", ""),
+        ("abc", "bca", "a"),
+        ("abc", "cab", "c"),
+        ("abc", "cba", "bc"),
+        ("a", "a", ""),
+    ],
+)
+def test_as_few_as_possible_move(planned: str, listed: str, moved: str) -> None:
+    assert "".join(misplaced(planned, listed)) == moved
+
+
+class DrawingRouter(FakeNode):
+    """A host whose router puts a worker that is added where the draw says: in front, or at the end."""
+
+    def __init__(self, listed: tuple[int, ...], draws: str) -> None:
+        """Take the workers as they are listed first, and for each addition ``f`` for front or ``e`` for end."""
+        super().__init__(PlanHost(host="gw", address="10.0.0.9", ssh="gw", run_dir="/run/d/gw"))
+        self.rows = [self._row(number) for number in listed]
+        self.draws = iter(draws)
+        self.asked: list[tuple[str, str]] = []
+
+    @staticmethod
+    def _row(number: int) -> dict[str, Any]:
+        role = "decode" if number == 3 else "prefill"
+        return {"url": URLS[number - 1], "id": f"id-{number}", "worker_type": role, "is_healthy": True}
+
+    def _http(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        method, path, body = arguments["method"], arguments["path"], arguments["body"]
+        if method != "GET":
+            self.asked.append((method, path))
+        if method == "DELETE":
+            self.rows = [row for row in self.rows if not path.endswith(row["id"])]
+        if method == "POST":
+            assert body == {"url": URLS[1], "worker_type": "prefill", "bootstrap_port": 9002}
+            row = self._row(2)
+            self.rows = [row, *self.rows] if next(self.draws) == "f" else [*self.rows, row]
+        return {"status": 200 if method == "GET" else 202, "body": json.dumps({"workers": self.rows}), "error": None}
+
+
+def notes(heard: Heard) -> list[tuple[str, str]]:
+    return [(event.level, event.message) for event in heard.events if isinstance(event, Note)]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets_module, "PAUSE", 0.01)
+    monkeypatch.setattr(buckets_module, "SETTLED", 0.1)
+
+
+async def arranged(node: DrawingRouter, process: Process = BUCKET) -> Heard:
+    heard = Heard()
+    await workers_counted(Fleet({"gw": node}), process, DOOR, None, heard)
+    return heard
+
+
+async def test_the_planned_order_is_left_alone() -> None:
+    node = DrawingRouter((3, 1, 2), "")
+    assert notes(await arranged(node)) == []
+    assert node.asked == []
+
+
+async def test_another_order_is_drawn_anew_until_it_is_the_planned_one() -> None:
+    node = DrawingRouter((2, 1, 3), "ffe")
+    assert notes(await arranged(node)) == [
+        ("info", f"put the router's buckets in order ({URLS[0]} < {URLS[1]}) after 3 attempts")
+    ]
+    assert node.asked == [("DELETE", "/workers/id-2"), ("POST", "/workers")] * 3
+
+
+async def test_a_router_without_drawn_buckets_is_not_asked_to_move_anybody() -> None:
+    node = DrawingRouter((2, 1, 3), "")
+    assert notes(await arranged(node, router("--policy", "cache_aware"))) == []
+    assert node.asked == []
+
+
+async def test_an_order_that_never_comes_is_told() -> None:
+    node = DrawingRouter((2, 1, 3), "f" * TRIES)
+    ((level, message),) = notes(await arranged(node))
+    assert level == "warning"
+    assert message == (
+        f"the router's buckets are not in the planned order ({URLS[0]} < {URLS[1]}) after {TRIES} attempts"
+    )
