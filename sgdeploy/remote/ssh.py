@@ -24,6 +24,9 @@ CHUNK: Final = 65536
 PATIENCE: Final = 2.0
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 1.0
+CIPHERS: Final = "^aes128-gcm@openssh.com"
+"""Asked for before asyncssh's own first choice (ChaCha20), which needs three passes for a packet where this needs one:
+a sixth of the CPU that a host costs here. Servers without it take one of the others."""
 PROXY_SCRIPT: Final = "{ %s\n} 2>/dev/null; exit $?"
 """Runs a ``ProxyCommand``. Asyncssh reads its stderr as if the server had sent it, and takes a closed stderr for the
 end of the connection; so what it complains of goes nowhere, and the shell stays and keeps the pipe open."""
@@ -151,6 +154,7 @@ async def _attempt(
         proxy_command=["/bin/sh", "-c", PROXY_SCRIPT % target.proxy_command] if target.proxy_command else None,
         known_hosts=evidence.trust.known if evidence.trust else None,
         server_host_key_algs=evidence.trust.preferred if evidence.trust and not target.key_types_set else (),
+        encryption_algs=() if target.ciphers_set else CIPHERS,
         client_keys=[str(path) for path in target.keys] or (),
         ignore_encrypted=True,  # the agent may hold them; if not, the message says so
         client_factory=lambda: witness,

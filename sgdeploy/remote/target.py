@@ -31,6 +31,7 @@ class Target:
         config: the configuration file, or None where there is none.
         keys: private key files that exist, in the order they are tried; () for the default ones.
         key_types_set: whether the configuration itself says which types of host keys to ask for.
+        ciphers_set: whether the configuration itself says how to encrypt.
         key_alias: the name that host keys are looked up by (``HostKeyAlias``).
         user_known_hosts: files of the user, the first of which new keys belong into.
         global_known_hosts: files of the machine.
@@ -45,6 +46,7 @@ class Target:
     config: Path | None = None
     keys: tuple[Path, ...] = ()
     key_types_set: bool = False
+    ciphers_set: bool = False
     key_alias: str | None = None
     user_known_hosts: tuple[Path, ...] = ()
     global_known_hosts: tuple[Path, ...] = ()
@@ -101,6 +103,7 @@ def resolve(alias: str, *, user: str | None, port: int | None, config: Path) -> 
         config=present,
         keys=tuple(path for path in _paths(settings.get("IdentityFile")) if path.is_file()),
         key_types_set=settings.get("HostKeyAlgorithms") is not None,
+        ciphers_set=settings.get("Ciphers") is not None,
         key_alias=options.host_key_alias,
         user_known_hosts=_paths(settings.get("UserKnownHostsFile", USER_KNOWN_HOSTS)),
         global_known_hosts=_paths(settings.get("GlobalKnownHostsFile", GLOBAL_KNOWN_HOSTS)),

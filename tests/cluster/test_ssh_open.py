@@ -13,6 +13,8 @@ import pytest
 
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, Json, NodeSession
+from sgdeploy.remote.session import Session
+from sgdeploy.remote.ssh import SshChannel
 from tests.kit import client
 from tests.kit.hosts import Lab
 from tests.kit.labhost import wait_until
@@ -165,6 +167,29 @@ async def test_the_ssh_configuration_cannot_switch_the_check_off(
     (inside.home / ".ssh/known_hosts").unlink()
     opened = await connectors().open_all([inside.plan_host(inside.hosts[0])])
     assert "is not known" in opened.faults[0].reason
+
+
+@pytest.mark.parametrize(
+    ("of_client", "of_server", "used"),
+    [
+        ("", "", "aes128-gcm@openssh.com"),
+        ("", "Ciphers aes256-ctr,chacha20-poly1305@openssh.com", "chacha20-poly1305@openssh.com"),
+        ("Ciphers aes256-ctr", "", "aes256-ctr"),
+    ],
+    ids=["ours", "server", "configuration"],
+)
+async def test_how_to_encrypt(inside: Lab, connectors: Connectors, of_client: str, of_server: str, used: str) -> None:
+    host = inside.hosts[0]
+    config = inside.home / ".ssh/config"
+    config.write_text(f"{of_client}\n{config.read_text(encoding='utf-8')}", encoding="utf-8")
+    text = host.path(client.SSHD_CONFIG).read_text(encoding="utf-8")
+    host.refuse()
+    host.write(client.SSHD_CONFIG, f"{of_server}\n{text}", 0o600)
+    host.serve()
+    session = await open_one(connectors(), inside.plan_host(host))
+    assert isinstance(session, Session)
+    assert isinstance(session._channel, SshChannel)
+    assert session._channel._connection.get_extra_info("send_cipher") == used
 
 
 async def test_host_keys_of_the_machine_count(inside: Lab, connectors: Connectors, tmp_path: Path) -> None:
