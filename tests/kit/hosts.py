@@ -227,12 +227,17 @@ class Lab:
     def leaks(self) -> list[str]:
         """List what is left after ``destroy``: processes in namespaces of the lab, mounts, its folder."""
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
-        left = netns.inhabitants(frozenset(self._namespaces))
+        left = [proc for proc in netns.inhabitants(frozenset(self._namespaces)) if not self._is_anothers(proc)]
         return [
             *(f"process {proc.pid}: {' '.join(proc.argv)}" for proc in left),
             *(f"mount: {line}" for line in mounts if str(self.folder) in line),
             *([f"folder: {self.folder}"] if self.folder.exists() else []),
         ]
+
+    def _is_anothers(self, proc: netns.Proc) -> bool:
+        """Tell whether it belongs to a lab that somebody else has: the kernel gives a dead namespace's number again."""
+        powers = {each.pid for each in netns.lineage(proc.pid) if each.argv[-1].endswith(LABD.name)}
+        return bool(powers - {self._power.pid})
 
     def _remember(self) -> None:
         for pid in (self._power.pid, *(host.pid for host in self.hosts)):

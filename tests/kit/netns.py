@@ -16,10 +16,11 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Proc:
-    """A process: its pid on this machine, its pid inside its own namespace, and its command line."""
+    """A process: its pid on this machine, its pid inside its own namespace, its parent, and its command line."""
 
     pid: int
     inner_pid: int
+    parent: int
     argv: tuple[str, ...]
 
 
@@ -58,7 +59,16 @@ def process(pid: int) -> Proc | None:
     if fields.get("State", "Z").strip().startswith(("Z", "X")):
         return None
     argv = tuple(os.fsdecode(word) for word in command.rstrip(b"\0").split(b"\0"))
-    return Proc(pid, int(fields["NSpid"].split()[-1]), argv)
+    return Proc(pid, int(fields["NSpid"].split()[-1]), int(fields["PPid"]), argv)
+
+
+def lineage(pid: int) -> list[Proc]:
+    """Give a process and its ancestors, as far as they live."""
+    line: list[Proc] = []
+    while (proc := process(pid)) is not None:
+        line.append(proc)
+        pid = proc.parent
+    return line
 
 
 @contextlib.contextmanager
