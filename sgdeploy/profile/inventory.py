@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sgdeploy.problems import KeyPath
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,21 @@ class Inventory:
         groups: group name → host names in order.
         known_hosts: ``strict`` or ``off``.
         defaults: of hosts that a profile names without an entry here.
+        keys: host name → detail (a field of ``Host``; ``name`` for the host itself) → where it stands, from the top of
+            the inventory; what is not there comes from the defaults, or follows from the name.
     """
 
     hosts: dict[str, Host] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     known_hosts: Literal["strict", "off"] = "strict"
     defaults: HostDefaults = HostDefaults()
+    keys: Mapping[str, Mapping[str, KeyPath]] = field(default_factory=dict, compare=False)
+
+    def where(self, host: str, detail: str) -> tuple[KeyPath, ...]:
+        """Name the places that decide about a detail of a host, from the top of the inventory, the first one wins."""
+        own = self.keys.get(host, {})
+        common: KeyPath = ("ssh" if detail in {"user", "port", "sudo"} else "defaults", detail)
+        return tuple(path for path in (own.get(detail), common, own.get("name")) if path is not None)
 
     @property
     def names_hosts(self) -> bool:

@@ -34,7 +34,7 @@ def build(section: InventorySection) -> tuple[Inventory, tuple[Problem, ...], tu
         work.entry(entry, ("hosts", index))
     work.refuse_shared_names()
     hosts = {name: work.host(name) for name in work.details}
-    inventory = Inventory(hosts, work.groups, section.ssh.known_hosts, work.defaults)
+    inventory = Inventory(hosts, work.groups, section.ssh.known_hosts, work.defaults, work.keys)
     return inventory, tuple(work.problems), tuple(work.files)
 
 
@@ -44,6 +44,7 @@ class _Work:
 
     section: InventorySection
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
+    keys: dict[str, dict[str, KeyPath]] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
@@ -67,7 +68,7 @@ class _Work:
             self.problems += problems
             self.files += [file]
             names = [one.name for one in found]
-            self._know(names)
+            self._know(names, (*path, "file"))
         else:
             for index, entry in enumerate(spec):
                 added = self.entry(entry, (*path, index))
@@ -107,6 +108,7 @@ class _Work:
                 text = f"`{key}` of host `{name}` is {value} here and {known[key]} in an entry above"
                 self.problems.append(Problem(text, "describe a host once", (*path, key), code="host-details"))
             known.setdefault(key, value)
+            self.keys[name].setdefault(key, (*path, key))
 
     def _address(self, text: str, path: KeyPath) -> str:
         """Take a data address: one name or address, in its one spelling."""
@@ -118,7 +120,7 @@ class _Work:
 
     def _text(self, text: str, path: KeyPath) -> list[str]:
         names = [one.name for one in self._scan(text, path)]
-        self._know(names)
+        self._know(names, path)
         return names
 
     def _scan(self, text: str, path: KeyPath) -> list[Named]:
@@ -129,9 +131,10 @@ class _Work:
             self.problems.append(Problem(error.message, error.hint, path, code="host-range", span=span))
             return []
 
-    def _know(self, names: list[str]) -> None:
+    def _know(self, names: list[str], path: KeyPath) -> None:
         for name in names:
             self.details.setdefault(name, {})
+            self.keys.setdefault(name, {"name": path})
 
     def refuse_shared_names(self) -> None:
         for name in self.groups:

@@ -37,6 +37,7 @@ class Loaded:
         sure: whether ``partial`` lists every host and group, so that a name outside it is a mistake.
         problems: with places where it is a file of its own, else with paths in the profile.
         files: the host files that it names.
+        node: its tree, None where there is none or it could not be read.
     """
 
     inventory: Inventory | None
@@ -44,6 +45,7 @@ class Loaded:
     sure: bool
     problems: tuple[Problem, ...] = ()
     files: tuple[Path, ...] = ()
+    node: Node | None = None
 
 
 def load_inventory(node: Node | None, layers: Layers) -> Loaded:
@@ -89,8 +91,8 @@ def _judge(node: Node, model: type[InventorySection], found: Sequence[Problem]) 
     problems += wrong_hosts
     sure = not wrong_hosts and not any(path[0] in {"groups", "hosts"} for path in cut)
     if any(problem.level == "error" for problem in problems):
-        return Loaded(None, inventory, sure, tuple(_below(model, problems)), files)
-    return Loaded(inventory, inventory, sure, tuple(_below(model, problems)), files)
+        return Loaded(None, inventory, sure, tuple(_below(model, problems)), files, node)
+    return Loaded(inventory, inventory, sure, tuple(_below(model, problems)), files, node)
 
 
 def _below(model: type[InventorySection], problems: Sequence[Problem]) -> list[Problem]:

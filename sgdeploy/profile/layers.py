@@ -19,6 +19,7 @@ from sgdeploy.profile.source import read
 _Chain: TypeAlias = "tuple[tuple[str, str], ...]"
 """The files being read, outermost first: real path and name for people."""
 
+
 @dataclass
 class Layers:
     """Reads files and collects their problems.

@@ -31,7 +31,7 @@ class Draft:
     Attributes:
         path: as the user gave it.
         tree: the merged plain values (secrets as ``Secret``, references to files absolute); {} where nothing was read.
-        places: where each value of the tree stands.
+        places: where each value of the tree stands; below ``inventory``, also where that is a file of its own.
         profile: the validated profile, None where it is wrong.
         inventory: hosts and groups (empty where none is named), None where it is wrong.
         problems: everything found, each with its place, in the order of files and lines.
@@ -70,7 +70,7 @@ def draft(path: Path, overrides: Sequence[str] = (), overlays: Sequence[Path] = 
     loaded = load_inventory(root.child("inventory"), layers)
     profile, wrong = validate(tree)
     hosts, lost = pick_hosts(tree, loaded)
-    places = Places(root)
+    places = Places(_with_inventory(root, loaded.node))
     known = {problem.place for problem in (*layers.problems, *found, *map(places.place, secrets))}
     wrong = [places.place(problem) for problem in wrong if layers.complete or problem.code != "key-missing"]
     found += [
@@ -91,6 +91,14 @@ def draft(path: Path, overrides: Sequence[str] = (), overlays: Sequence[Path] = 
         base_dir=path.absolute().parent,
         hosts=hosts,
     )
+
+
+def _with_inventory(root: Node, inventory: Node | None) -> Node:
+    """Give the tree with the content of the inventory at its key, which keeps its place in the profile."""
+    key = root.child("inventory")
+    if inventory is None or key is None or not isinstance(root.content, dict):
+        return root
+    return replace(root, content={**root.content, "inventory": replace(key, content=inventory.content)})
 
 
 def _override(root: Node, overrides: Sequence[str]) -> tuple[Node, list[Problem]]:

@@ -139,3 +139,30 @@ def test_named_instances_have_hosts_of_their_own() -> None:
         "`native.b.hosts[1]` must be text, got a mapping",
         "`nobody` is neither a host nor a group of the inventory",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "detail", "places"),
+    [
+        ("10.0.0.1", "nic", ["inv/inv.yaml:3:12", "inv/inv.yaml:5:3"]),
+        ("10.0.0.1", "port", ["inv/inv.yaml:2:19", "inv/inv.yaml:5:3"]),
+        ("node01", "nic", ["inv/inv.yaml:10:27", "inv/inv.yaml:3:12", "inv/inv.yaml:6:3"]),
+        ("node02", "connection", ["inv/inv.yaml:10:38", "inv/inv.yaml:6:3"]),
+        ("gw1", "address", ["inv/inv.yaml:7:45", "inv/inv.yaml:7:20"]),
+        ("gw1", "user", ["inv/inv.yaml:7:66", "inv/inv.yaml:2:7", "inv/inv.yaml:7:20"]),
+        ("l2", "address", ["inv/inv.yaml:8:12"]),
+        ("spare", "address", ["inv/inv.yaml:11:5"]),
+        ("10.9.9.9", "nic", ["inv/inv.yaml:3:12"]),
+    ],
+)
+def test_each_detail_of_a_host_knows_its_place(host: str, detail: str, places: list[str]) -> None:
+    one = read("inventory: inv/inv.yaml\nnative: {hosts: rack1}\n")
+    found = [one.places.key(("inventory", *path)) for path in inventory(one).where(host, detail)]
+    assert [str(place) for place in found if place is not None] == places
+    assert str(one.places.key(("inventory",))) == "p.yaml:6:1"
+
+
+def test_an_inventory_in_the_profile_knows_its_places_too() -> None:
+    one = read("inventory:\n  defaults: {nic: eth0}\n  hosts: [a]\nnative: {hosts: a}\n")
+    found = [str(one.places.key(("inventory", *path))) for path in inventory(one).where("a", "nic")]
+    assert found == ["p.yaml:7:14", "p.yaml:8:11"]
