@@ -27,7 +27,7 @@ class Options(Changes, Progress):
 
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME|PROFILE]", show_default="the only one known", help=TARGET_HELP),
+        typer.Argument(metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP),
     ] = None
     grace: Annotated[
         float | None,

@@ -20,7 +20,7 @@ def write_tree(folder: Path, files: Mapping[str, str]) -> int:
         UsageError: the folder holds files that are not ours, or cannot be written; nothing was changed then.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder")
+        raise UsageError(f"{folder} is not a folder", hint="name a new folder, or an empty one")
     earlier = _earlier(folder)
     try:
         for name in sorted(set(earlier) - set(files)):

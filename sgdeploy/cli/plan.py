@@ -138,8 +138,10 @@ def _diff(desk: Desk, console: Console, options: Options, after: Plan, part: Par
 
 def _write(console: Console, options: Options, plan: Plan) -> None:
     from sgdeploy.cli.outdir import write_tree
-    from sgdeploy.render.scripts import tree
+    from sgdeploy.render.scripts import README, tree
     from sgdeploy.words import plural
 
-    count = write_tree(Path(str(options.out)), tree(plan, options.templates))
+    folder = Path(str(options.out))
+    count = write_tree(folder, tree(plan, options.templates))
     console.line(f"{plural(count, 'file')} written to {options.out}", written=count, folder=str(options.out))
+    console.say(f"{folder / README} says how to run them by hand")

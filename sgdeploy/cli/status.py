@@ -25,7 +25,7 @@ class Options(Changes, Json):
     """Arguments and options of ``status``."""
 
     target: Annotated[
-        str | None, typer.Argument(metavar="[NAME|PROFILE]", show_default="all that are known", help=TARGET_HELP)
+        str | None, typer.Argument(metavar="NAME|PROFILE", show_default="all that are known", help=TARGET_HELP)
     ] = None
 
 

@@ -23,7 +23,7 @@ EXAMPLES = """
 class Options(Changes, Json):
     """Arguments and options of ``validate``."""
 
-    profiles: Annotated[list[str], typer.Argument(metavar="PROFILE...", show_default=False, help=PROFILE_HELP)]
+    profiles: Annotated[list[str], typer.Argument(metavar="PROFILE", show_default=False, help=PROFILE_HELP)]
 
 
 def validate(desk: Desk, options: Options) -> None:

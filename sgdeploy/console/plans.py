@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from sgdeploy.console.text import clean, duration, grid, span
+from sgdeploy.console.text import clean, duration, grid
 from sgdeploy.plan.model import SecretRef
-from sgdeploy.words import number_list, plural
+from sgdeploy.words import name_list, number_list, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sgdeploy.plan.model import EnvValue, Hugepages, KernelModule, Plan, PlanHost, Process
     from sgdeploy.plan.part import Part
+
+
+_COMMANDS = "commands of the leaders (--host HOST shows all of one host)"
 
 
 def plan_lines(plan: Plan) -> list[Text]:
@@ -28,7 +31,7 @@ def plan_lines(plan: Plan) -> list[Text]:
         ("hosts", grid([_titles(_HOST_TITLES), *(_host_row(plan, host) for host in plan.hosts)], indent=2)),
         ("preparation", _preparation(plan)),
         ("environment", _environment(plan.processes)),
-        ("commands", [line for leader in plan.leaders for line in _command(leader)]),
+        (_COMMANDS, [line for leader in plan.leaders for line in _command(leader)]),
     )
     lines = _head(plan)
     for title, body in sections:
@@ -79,13 +82,13 @@ def _head(plan: Plan) -> list[Text]:
     door, limits = plan.front_door, plan.limits
     size = f"{plural(len(plan.processes), 'process')} on {plural(len(plan.hosts), 'host')}"
     key = f", key {secret_text(door.api_key)}" if door.api_key else ""
-    clocks = f"overall {duration(limits.timeout)}, stall {duration(limits.stall)}, drain {duration(limits.grace)}"
+    whole, stall, grace = map(duration, (limits.timeout, limits.stall, limits.grace))
     title = Text.assemble((clean(plan.name), "bold"), f": {plan.topology} on {clean(plan.platform)}, {size}")
     rows = [
         ("engine", clean(plan.engine_version)),
         ("digest", plan.digest),
         ("front door", f"{clean(door.url)} (model {clean(door.model)}{key})"),
-        ("clocks", clocks),
+        ("time limits", f"{whole} in all, {stall} without progress, {grace} to drain"),
     ]
     return [title, *grid(rows, indent=2)]
 
@@ -100,7 +103,7 @@ def _instances(plan: Plan) -> list[Text]:
             leader = next((process for process in members if process.leader), None)
             meeting = sorted({p.connects["rendezvous"] for p in members if "rendezvous" in p.connects})
             where = f"{clean(leader.host)} ({_ports(leader)})" if leader else ""
-            rows.append((str(number), clean(unit), span(hosts), str(len(members)), where, ", ".join(meeting)))
+            rows.append((str(number), clean(unit), name_list(hosts), str(len(members)), where, ", ".join(meeting)))
     return grid(rows, indent=2)
 
 
@@ -137,9 +140,9 @@ def _preparation(plan: Plan) -> list[Text]:
     wanted: dict[tuple[str, ...], list[str]] = {}
     for host in plan.hosts:
         own = {process.id: process.hugepages for process in plan.on_host(host.host) if process.hugepages}
-        each = [f"before each start: hugepages of {plural(len(own), 'process')}"] if own else []
+        each = [f"hugepages of its own before the start of each of {plural(len(own), 'process')}"] if own else []
         wanted.setdefault((*_prepared(host), *each), []).append(clean(host.host))
-    return [Text(f"  {span(hosts)}: {sentence}") for sentences, hosts in wanted.items() for sentence in sentences]
+    return [Text(f"  {name_list(hosts)}: {sentence}") for sentences, hosts in wanted.items() for sentence in sentences]
 
 
 def _prepared(host: PlanHost) -> list[str]:

@@ -19,7 +19,6 @@ _GAP = "  "
 _LAST_OF_BYTE = 0xFF
 _MINUTE = 60
 _EXACT = 10  # below so many seconds, tenths are shown
-_FEW = 2  # so many names are all named
 
 
 def clean(text: str) -> str:
@@ -103,10 +102,3 @@ def duration(seconds: float) -> str:
     if minutes < _MINUTE:
         return f"{minutes}m{rest:02d}s"
     return f"{minutes // _MINUTE}h{minutes % _MINUTE:02d}m"
-
-
-def span(names: Sequence[str]) -> str:
-    """Name the first and the last of many: ``n01``, ``n01, n02``, ``n01 … n16 (16)``."""
-    if len(names) <= _FEW:
-        return ", ".join(names)
-    return f"{names[0]} … {names[-1]} ({len(names)})"

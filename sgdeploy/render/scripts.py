@@ -15,6 +15,9 @@ from sgdeploy.render.layout import component, inside, script_key
 from sgdeploy.render.quote import RenderError, Word, plain
 from sgdeploy.render.views import activations, host_view, process_view, settings_view
 
+README = "README.txt"
+"""Name of the file that says how to run a written tree by hand."""
+
 
 def process_script(plan: Plan, process: Process, templates: Path | None = None) -> str:
     """Give the bash script that becomes this process.
@@ -64,7 +67,7 @@ def tree(plan: Plan, templates: Path | None = None) -> dict[str, str]:
         RenderError: as in ``process_script``, or two processes of a host would share a script.
     """
     ours = compiled(templates)
-    made = {"README.txt": fill(ours.readme, {"plan": plan})}
+    made = {README: fill(ours.readme, {"plan": plan})}
     processes: dict[str, list[Process]] = {host.host: [] for host in plan.hosts}
     for process in plan.processes:
         processes[process.host].append(process)

@@ -66,7 +66,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_the_command(call: Call, home: Path) -> None:
     found = call("plan", "tiny.yaml", "--out", str(home / "out"))
-    assert (found.code, found.err) == (0, "")
+    assert (found.code, found.err) == (0, f"{home / 'out' / 'README.txt'} says how to run them by hand\n")
     assert found.out == f"{len(listed(home / 'out'))} files written to {home / 'out'}\n"
     assert {"README.txt", "a1/start.sh", "a2/stop.sh"} <= listed(home / "out")
     (home / "other").mkdir()

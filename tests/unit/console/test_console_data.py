@@ -21,14 +21,14 @@ def test_a_plan_for_people() -> None:
     text = made.out.getvalue()
     assert text.replace(plan().digest, "sha256:…") == dedent("""\
         big: native on kunpeng-920f, 4 processes on 2 hosts
-          engine      kunpeng
-          digest      sha256:…
-          front door  http://10.0.0.1:30000 (model a, key ${env:MY_KEY})
-          clocks      overall 45m00s, stall 10m00s, drain 20 s
+          engine       kunpeng
+          digest       sha256:…
+          front door   http://10.0.0.1:30000 (model a, key ${env:MY_KEY})
+          time limits  45m00s in all, 10m00s without progress, 20 s to drain
 
         instances
           STAGE  INSTANCE  HOSTS     PROCESSES  LEADER            RENDEZVOUS
-          1      native    n01, n02  4          n01 (http 30000)  10.0.0.1:5010
+          1      native    n[01-02]  4          n01 (http 30000)  10.0.0.1:5010
 
         hosts
           HOST  ADDRESS   SSH      PROCESSES  CORES  PORTS
@@ -36,9 +36,9 @@ def test_a_plan_for_people() -> None:
           n02   10.0.0.2  n02.lab  2          20,58  30000-30001
 
         preparation
-          n01, n02: kernel module sdma from /opt/sdma.ko safe=0
-          n01, n02: hugepages node 0-1 2048kB = 0
-          n01, n02: before each start: hugepages of 2 processes
+          n[01-02]: kernel module sdma from /opt/sdma.ko safe=0
+          n[01-02]: hugepages node 0-1 2048kB = 0
+          n[01-02]: hugepages of its own before the start of each of 2 processes
 
         environment
           API_KEY          =  ${env:MY_KEY}
@@ -46,7 +46,7 @@ def test_a_plan_for_people() -> None:
           MODE             =  fast
           RANK             =  0 …   (2 values)
 
-        commands
+        commands of the leaders (--host HOST shows all of one host)
           native/n01/r00: /opt/engine serve
               --model-path '/models/a b'
               --rank 0
@@ -84,7 +84,7 @@ def test_a_plan_of_256_ranks_stays_short() -> None:
     text = made.out.getvalue()
     assert "256 processes on 16 hosts" in text
     assert "20-590:38" in text
-    assert "n01 … n16 (16): kernel module sdma" in text
+    assert "n[01-16]: kernel module sdma" in text
     assert len(text.splitlines()) < 60
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sgdeploy.console.text import below, clean, cut, duration, grid, span, untimed
+from sgdeploy.console.text import below, clean, cut, duration, grid, untimed
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,6 @@ def test_cut_says_that_something_is_missing() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_a_span_names_first_and_last() -> None:
-    assert span(["n01"]) == "n01"
-    assert span(["n01", "n02"]) == "n01, n02"
-    assert span([f"n{n}" for n in range(1, 17)]) == "n1 … n16 (16)"
 
 
 def test_grid_aligns_wide_characters_and_cuts_the_last_column() -> None:

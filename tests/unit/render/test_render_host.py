@@ -87,10 +87,10 @@ def alive(pid: int) -> bool:
 
 def laid_out(plan: Plan, tmp_path: Path) -> Hand:
     for name, text in tree(plan).items():
-        file = tmp_path / "out" / name
+        file = tmp_path / "with space" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    return Hand(tmp_path / "out" / plan.hosts[0].host, tmp_path / "sysfs")
+    return Hand(tmp_path / "with space" / plan.hosts[0].host, tmp_path / "sysfs")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_it_starts_what_the_plan_says_and_takes_it_back(lay_out: Callable[..., H
         f"hugepages: {files[17]}: 0 -> 2020",
         "started native-n01-r01",
         "all started; none of them is ready yet: follow logs/ and ask the leader's /health",
-        f"take down: bash {hand.folder}/stop.sh",
+        r"take down: bash {}/stop.sh".format(str(hand.folder).replace(" ", r"\ ")),
     ]
     pids = hand.pids()
     assert list(pids) == ["native-n01-r00", "native-n01-r01"]

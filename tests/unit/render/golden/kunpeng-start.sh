@@ -102,4 +102,4 @@ set_pages /sys/devices/system/node/node16/hugepages/hugepages-2048kB/nr_hugepage
 start_process native-n01-r00 native-n000-r00.log dsv3/native/n01/r00
 
 say "all started; none of them is ready yet: follow logs/ and ask the leader's /health"
-say "take down: bash $run_dir/stop.sh"
+say "take down: bash $(printf %q "$run_dir")/stop.sh"
