@@ -37,6 +37,21 @@ ROUTER_VERSION: str = Router.model_fields["version"].default
 
 
 @dataclass(frozen=True)
+class Made:
+    """What a plan was written out from.
+
+    Attributes:
+        context: what all instances share.
+        layouts: the instances.
+        routing: the router, None where there is none.
+    """
+
+    context: Context
+    layouts: tuple[Layout, ...]
+    routing: Routing | None
+
+
+@dataclass(frozen=True)
 class Compiled:
     """What a profile compiles to.
 
@@ -44,11 +59,13 @@ class Compiled:
         plan: every process of the deployment.
         draft: the profile as it was read, for places and origins.
         warnings: problems that stop nothing, in the order of their places.
+        made: what the plan was written out from.
     """
 
     plan: Plan
     draft: Draft
     warnings: tuple[Problem, ...]
+    made: Made
 
 
 @dataclass(frozen=True)
@@ -74,16 +91,16 @@ def compile_profile(path: Path, overrides: Sequence[str] = (), overlays: Sequenc
         ProfileError: with every error and warning of the profile, its parents, inventory and plan, by place.
     """
     read = draft(path, overrides, overlays)
-    plan, found = plan_draft(read)
+    planned, found = plan_draft(read)
     problems = [read.places.place(problem) for problem in clean([*read.problems, *found])]
     problems.sort(key=lambda problem: _position(problem, read.files))
-    if plan is None or any(problem.level == "error" for problem in problems):
+    if planned is None or any(problem.level == "error" for problem in problems):
         raise ProfileError(problems)
-    return Compiled(plan, read, tuple(problems))
+    return Compiled(planned[0], read, tuple(problems), planned[1])
 
 
-def plan_draft(read: Draft) -> tuple[Plan | None, list[Problem]]:
-    """Plan what was read as far as possible; the plan is None where an error stands in its way."""
+def plan_draft(read: Draft) -> tuple[tuple[Plan, Made] | None, list[Problem]]:
+    """Plan what was read as far as possible; there is no plan where an error stands in its way."""
     known = _read(read.tree)
     problems = list(known.problems)
     if read.profile is None or known.catalogue is None or known.platform is None:
@@ -108,7 +125,7 @@ def plan_draft(read: Draft) -> tuple[Plan | None, list[Problem]]:
         return None, problems
     plan = build_plan(context, read.inventory, layouts, routing)
     problems += check_places(plan.processes, {layout.unit: layout for layout in layouts})
-    return plan, problems
+    return (plan, Made(context, tuple(layouts), routing)), problems
 
 
 def clean(problems: Sequence[Problem]) -> list[Problem]:

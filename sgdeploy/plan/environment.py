@@ -30,11 +30,17 @@ class Environment:
         values: name → text or secret reference.
         prepend: search path → entries, first entry first.
         keys: names that the profile sets → where, the highest layer; they win over what differs from host to host.
+        base: the platform's variables, below the profile's.
+        search: the platform's search paths.
+        layers: the profile's ``env`` mappings, lowest first: where each stands, and what it holds.
     """
 
     values: Mapping[str, EnvValue]
     prepend: Mapping[str, tuple[str, ...]]
     keys: Mapping[str, KeyPath]
+    base: Mapping[str, str]
+    search: Mapping[str, tuple[str, ...]]
+    layers: tuple[tuple[KeyPath, Mapping[str, EnvSetting]], ...]
 
 
 def environment(
@@ -67,7 +73,7 @@ def environment(
         else:
             values[name] = text(setting)
     values[TITLES] = "1"
-    return Environment(values, paths, keys)
+    return Environment(values, paths, keys, base, prepend, layers)
 
 
 def text(setting: str | float | bool) -> str:

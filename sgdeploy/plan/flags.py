@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sgdeploy.problems import KeyPath, Problem
+from sgdeploy.profile.messages import dotted
 from sgdeploy.profile.scalars import Secret
 from sgdeploy.profile.topologies import written
 
@@ -84,17 +85,19 @@ ROUTER_FLAGS: KeyPath = ("router", "flags")
 
 @dataclass(frozen=True)
 class Layer:
-    """One ``flags`` mapping of a profile, normalised.
+    """One layer of flags: a ``flags`` mapping of a profile, normalised, or what is set below it.
 
     Attributes:
-        path: where it stands.
+        source: who sets them: the mapping's dotted key, ``platform cpu``, ``sgdeploy``.
         values: canonical name → value; None removes what lower layers set.
-        keys: canonical name → key path as written, for later problems.
+        keys: canonical name → where a ``flags`` mapping of the profile says it, as written.
+        follows: canonical name → the key of another section that the value follows from.
     """
 
-    path: KeyPath
+    source: str
     values: Mapping[str, FlagValue]
-    keys: Mapping[str, KeyPath]
+    keys: Mapping[str, KeyPath] = field(default_factory=dict)
+    follows: Mapping[str, KeyPath] = field(default_factory=dict)
 
 
 def sections(tree: Mapping[str, Any], key: str) -> dict[KeyPath, Mapping[str, Any]]:
@@ -129,7 +132,7 @@ def check_layer(
         else:
             problems.append(refused)
     values, wrong = catalogue.check(free, path)
-    return Layer(path, values, keys), [*problems, *wrong]
+    return Layer(dotted(path), values, keys), [*problems, *wrong]
 
 
 def _refused(catalogue: Catalogue, rules: Rules, name: str, raw: str, value: object, at: KeyPath) -> Problem | None:
@@ -146,11 +149,11 @@ def _refused(catalogue: Catalogue, rules: Rules, name: str, raw: str, value: obj
     return None
 
 
-def merge_flags(*layers: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
+def merge_flags(layers: Iterable[Layer]) -> dict[str, FlagValue]:
     """Lay flags over each other, lowest first; None removes."""
     merged: dict[str, FlagValue] = {}
     for layer in layers:
-        merged |= layer
+        merged |= layer.values
     return {name: value for name, value in merged.items() if value is not None}
 
 

@@ -55,7 +55,7 @@ class Layout:
         shape: its sizes.
         ports: its ports.
         flags: merged over all layers, canonical names.
-        layers: the profile's flag layers of this instance, lowest first.
+        layers: where its flags come from, the platform's layer first.
         env: its environment.
     """
 
@@ -148,6 +148,10 @@ class Context:
         by_rank = engine.launch == "rank"
         return Launch(role, self.profile.model.path, by_rank, engine.numa_copies, self.tokenizer_apart)
 
+    def platform_layer(self, launch: Launch) -> Layer:
+        """Give the lowest layer of flags."""
+        return Layer(f"platform {self.platform.kind}", self.platform.flags(launch))
+
     def layers_at(self, *paths: KeyPath) -> tuple[Layer, ...]:
         """Give the flag layers that the profile has at these places."""
         return tuple(self.layers[path] for path in paths if path in self.layers)
@@ -164,8 +168,8 @@ def lay_out(context: Context, wanted: Wanted, earlier: Sequence[Layout]) -> Layo
     platform, spec, spot = context.platform, wanted.spec, wanted.spot
     hosts = leader_first(wanted.hosts, spec.leader)
     shape = _shape(context, wanted, hosts, sum(layout.role == spot.role for layout in earlier))
-    layers = context.layers_at(("engine", "flags"), (*spot.path, "flags"))
-    flags = merge_flags(platform.flags(shape), *(layer.values for layer in layers))
+    layers = (context.platform_layer(shape), *context.layers_at(("engine", "flags"), (*spot.path, "flags")))
+    flags = merge_flags(layers)
     names = {host.name for host in hosts}
     beside = sum(not names.isdisjoint(host.name for host in layout.hosts) for layout in earlier)
     base = {**platform.env(shape), **platform.size_env(shape)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sgdeploy.plan.endpoint import endpoint
 from sgdeploy.plan.environment import Environment, environment
 from sgdeploy.plan.flags import Layer, merge_flags
+from sgdeploy.plan.layout import flag_path
 from sgdeploy.plan.model import Worker
 from sgdeploy.platforms.base import HTTP_PORT
 from sgdeploy.profile.router_schema import Bucket
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sgdeploy.plan.layout import Context, Layout
+    from sgdeploy.problems import KeyPath
     from sgdeploy.profile.inventory import Host
     from sgdeploy.profile.router_schema import Router
     from sgdeploy.profile.schema import FlagValue
@@ -33,6 +35,18 @@ minute; its own default of 60 s would take three minutes."""
 
 HEALTH_TIMEOUT = 30
 """Seconds that the router waits for a worker's health: a hung engine itself takes 20 s to say 503 (engine 0.5.23)."""
+
+SECTION_KEYS: Mapping[str, KeyPath] = {
+    "policy": ("policy",),
+    "prefill-policy": ("prefill_policy",),
+    "decode-policy": ("decode_policy",),
+    "balance-abs-threshold": ("bucket", "balance_abs_threshold"),
+    "balance-rel-threshold": ("bucket", "balance_rel_threshold"),
+    "bucket-adjust-interval-secs": ("bucket", "adjust_interval_secs"),
+    "prefill-short-count": ("groups", "short_count"),
+    "prefill-length-threshold": ("groups", "length_threshold"),
+}
+"""Flags of the router → the key of its section that stands for each."""
 
 INHERITED = (
     "api-key",
@@ -55,7 +69,7 @@ class Tokenizer:
         layout: the instance.
         port: its HTTP port.
         flags: merged over all layers, canonical names.
-        layers: the profile's flag layers, lowest first.
+        layers: where its flags come from, lowest first.
         env: its environment.
     """
 
@@ -88,7 +102,7 @@ class Routing:
         workers: whom it routes to, prefill in the order of the buckets, then decode.
         tokenizers: the servers beside it; empty where tokenizing happens in the instances.
         flags: merged over all layers, canonical names, without those that name workers and addresses.
-        layers: the profile's flag layers, lowest first.
+        layers: where its flags come from, lowest first.
         env: its environment.
         cores: where it runs, None for anywhere.
     """
@@ -112,8 +126,8 @@ class Routing:
 def lay_out_router(context: Context, spec: Router, host: Host, layouts: Sequence[Layout]) -> Routing:
     """Derive everything about the router in front of these instances."""
     tokenizers = _tokenizers(context, spec, layouts) if context.tokenizer_apart else ()
-    layers = context.layers_at(("router", "flags"))
-    flags = merge_flags(_own_flags(context, spec), *(layer.values for layer in layers))
+    layers = (*_lower_layers(context, spec), *context.layers_at(("router", "flags")))
+    flags = merge_flags(layers)
     metrics = flags.get("prometheus-port", METRICS_PORT)
     launch = context.launch("router")
     base, prepend = context.platform.env(launch), context.platform.env_prepend(launch)
@@ -138,35 +152,41 @@ def prefill_policy(context: Context, spec: Router) -> str | None:
     return spec.prefill_policy or default
 
 
-def _own_flags(context: Context, spec: Router) -> dict[str, FlagValue]:
+def _lower_layers(context: Context, spec: Router) -> tuple[Layer, ...]:
     """Give what the platform, our own defaults and the keys of the section set, before the profile's ``flags``."""
-    flags: dict[str, FlagValue] = {
-        **context.platform.flags(context.launch("router")),
+    ours: dict[str, FlagValue] = {
         "health-check-interval-secs": HEALTH_INTERVAL,
         "health-check-timeout-secs": HEALTH_TIMEOUT,
         # It never tries a worker again after this limit, and stays up (router 0.3.2).
         "worker-startup-timeout-secs": ceil(context.profile.health.timeout),
     }
+    follows: dict[str, KeyPath] = {"worker-startup-timeout-secs": ("health", "timeout")}
     if context.profile.engine.executable == "rehearsal":
-        flags.pop("model-path", None)  # its tokenizer would be read, and the model need not be there
-    policies = {"policy": spec.policy, "decode-policy": spec.decode_policy}
-    if prefill_policy(context, spec) != spec.policy:
-        policies["prefill-policy"] = prefill_policy(context, spec)
-    flags |= {name: word for name, word in policies.items() if word is not None}
-    if prefill_policy(context, spec) == "bucket":
-        flags |= _bucket_flags(spec.bucket or Bucket())
+        ours["model-path"] = None  # its tokenizer would be read, and the model need not be there
+        follows["model-path"] = ("engine", "executable")
+    said = _section_flags(context, spec)
+    return (
+        context.platform_layer(context.launch("router")),
+        Layer("sgdeploy", ours, follows=follows),
+        Layer("router", said, follows={name: ("router", *SECTION_KEYS[name]) for name in said}),
+    )
+
+
+def _section_flags(context: Context, spec: Router) -> dict[str, FlagValue]:
+    """Give the flags that keys of the section stand for."""
+    asked = prefill_policy(context, spec)
+    flags: dict[str, FlagValue] = {"policy": spec.policy, "decode-policy": spec.decode_policy}
+    if asked != spec.policy:
+        flags["prefill-policy"] = asked
+    if asked == "bucket":
+        bucket = spec.bucket or Bucket()
+        flags["balance-abs-threshold"] = bucket.balance_abs_threshold
+        flags["balance-rel-threshold"] = bucket.balance_rel_threshold
+        flags["bucket-adjust-interval-secs"] = bucket.adjust_interval_secs
         if spec.groups is not None:
             flags["prefill-short-count"] = spec.groups.short_count
             flags["prefill-length-threshold"] = spec.groups.length_threshold
-    return flags
-
-
-def _bucket_flags(bucket: Bucket) -> dict[str, FlagValue]:
-    return {
-        "balance-abs-threshold": bucket.balance_abs_threshold,
-        "balance-rel-threshold": bucket.balance_rel_threshold,
-        "bucket-adjust-interval-secs": bucket.adjust_interval_secs,
-    }
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def _tokenizers(context: Context, spec: Router, layouts: Sequence[Layout]) -> tuple[Tokenizer, ...]:
@@ -174,20 +194,19 @@ def _tokenizers(context: Context, spec: Router, layouts: Sequence[Layout]) -> tu
     platform, first = context.platform, spec.tokenizers.port or TOKENIZER_PORT
     asked = (("router", "tokenizers", "env"), spec.tokenizers.env)
     env = environment(platform.env(launch), platform.env_prepend(launch), context.engine_env, asked)
-    return tuple(
-        Tokenizer(
-            layout=layout,
-            port=first + number,
-            flags=merge_flags(
-                platform.flags(launch),
-                {name: layout.flags[name] for name in INHERITED if name in layout.flags},
-                *(layer.values for layer in own),
-            ),
-            layers=(*layout.layers, *own),
-            env=env,
-        )
-        for number, layout in enumerate(layouts)
-    )
+    found = []
+    for number, layout in enumerate(layouts):
+        layers = (context.platform_layer(launch), _inherited(layout), *own)
+        found.append(Tokenizer(layout, first + number, merge_flags(layers), layers, env))
+    return tuple(found)
+
+
+def _inherited(layout: Layout) -> Layer:
+    """Give what a server beside the router takes over from its instance."""
+    flags = {name: layout.flags[name] for name in INHERITED if name in layout.flags}
+    paths = {name: flag_path(layout.layers, name) for name in flags}
+    keys = {name: path for name, path in paths.items() if path is not None}
+    return Layer(layout.unit, flags, keys)
 
 
 def _workers(host: Host, layouts: Sequence[Layout], tokenizers: Sequence[Tokenizer]) -> tuple[Worker, ...]:
