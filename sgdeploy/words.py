@@ -46,40 +46,49 @@ def _even(numbers: Sequence[int], *, strides: bool) -> int:
 
 
 _DIGITS = re.compile(r"\d+")
+_OUTSIDE = re.compile(r"\d+(?![^\[]*\])")
+"""A number that is not part of a range already."""
 
 _Shape: TypeAlias = "tuple[str, str]"
 """What stands before and after a number in a name."""
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Write host names (or paths) short, in the range notation of inventories, each of them still there.
+    """Write names of hosts, ranks or files short, in the range notation of inventories, each of them still there.
 
-    ``10.0.0.[1-16]``; ``node[01-04,07], login``; ``/opt/tp[0-15]/server``; "" for none.
+    ``10.0.0.[1-16]``; ``node[01-04,07], login``; ``native/n[01-16]/r[00-15]``; "" for none.
     """
-    wanted = list(dict.fromkeys(names))
-    sizes = Counter(shape for name in wanted for shape in _shapes(name))
+    shown = list(dict.fromkeys(names))
+    while len(folded := _fold(shown)) < len(shown):
+        shown = folded
+    return ", ".join(shown)
+
+
+def _fold(names: Sequence[str]) -> list[str]:
+    """Join names that differ in one number."""
+    sizes = Counter(shape for name in names for shape in _shapes(name))
     groups: dict[_Shape | str, list[str]] = {}
-    for name in wanted:
+    for name in names:
         # The number in whose place most others differ; of two such places, the later one.
         shape = max(_shapes(name), key=lambda each: sizes[each], default=name)
         groups.setdefault(shape, []).append(name)
-    return ", ".join(_ranges(shape, members) for shape, members in groups.items())
+    return [text for shape, members in groups.items() for text in _ranges(shape, members)]
 
 
 def _shapes(name: str) -> Sequence[_Shape | str]:
-    return [(name[: number.start()], name[number.end() :]) for number in _DIGITS.finditer(name)][::-1]
+    return [(name[: number.start()], name[number.end() :]) for number in _OUTSIDE.finditer(name)][::-1]
 
 
-def _ranges(shape: _Shape | str, members: Sequence[str]) -> str:
+def _ranges(shape: _Shape | str, members: Sequence[str]) -> list[str]:
     if isinstance(shape, str) or len(members) == 1:
-        return ", ".join(members)
+        return list(members)
     before, after = shape
     numbers = [name[len(before) : len(name) - len(after)] for name in members]
     if not any(number.startswith("0") and len(number) > 1 for number in numbers):
-        return f"{before}[{number_list(map(int, numbers))}]{after}"
+        return [f"{before}[{number_list(map(int, numbers))}]{after}"]
     # Leading zeros: numbers of the same width make a range, as in node[08-11].
     widths = sorted({len(number) for number in numbers})
-    return ", ".join(f"{before}[{_padded((n for n in numbers if len(n) == w), w)}]{after}" for w in widths)
+    return [f"{before}[{_padded((n for n in numbers if len(n) == w), w)}]{after}" for w in widths]
 
 
 def _padded(numbers: Iterable[str], width: int) -> str:

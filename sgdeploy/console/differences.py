@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sgdeploy.console.plans import pages_text
-from sgdeploy.console.text import clean, grid, span
+from sgdeploy.console.text import clean, grid
 from sgdeploy.plan.compare import SWITCH, Change, Difference, Members, alike
 from sgdeploy.plan.model import Hugepages
-from sgdeploy.words import number_list, plural
+from sgdeploy.words import name_list, number_list, plural
 
 if TYPE_CHECKING:
     from sgdeploy.plan.model import Plan
@@ -50,9 +50,9 @@ def _members(title: str, noun: str, found: Members) -> Iterator[Text]:
     yield Text.assemble((title, "bold"), f": {', '.join(counts)}")
     for sign, names in (("-", found.gone), ("+", found.new)):
         if names:
-            yield Text.assemble("  ", (sign, _STYLE[sign]), f" {span([clean(name) for name in names])}")
+            yield Text.assemble("  ", (sign, _STYLE[sign]), f" {name_list(map(clean, names))}")
     for members, rows in alike(found.changed):
-        yield Text.assemble("  ", (span([clean(name) for name in members]), "bold"))
+        yield Text.assemble("  ", (name_list(map(clean, members)), "bold"))
         yield from _rows(rows, indent=4)
 
 

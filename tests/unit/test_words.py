@@ -76,6 +76,8 @@ def test_a_number_list_names_every_number_once(numbers: set[int]) -> None:
         (["n1.lab", "n2.lab", "n9.lab"], "n[1-2,9].lab"),
         (["a1-ib0", "a2-ib0", "a3-ib0"], "a[1-3]-ib0"),
         (["x0", "x1", "x10"], "x[0-1,10]"),
+        ([f"n{n:02d}/r{r:02d}" for n in range(1, 17) for r in range(16)], "n[01-16]/r[00-15]"),
+        (["n1/r0", "n1/r1", "n2/r0"], "n1/r[0-1], n2/r0"),
         (["alpha", "beta", "gamma", "beta"], "alpha, beta, gamma"),
     ],
 )

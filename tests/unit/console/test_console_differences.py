@@ -41,7 +41,7 @@ def test_what_changes_on_some_processes_and_what_on_all() -> None:
           front_door.port  30000 → 31000
 
         hosts: 2 of 2 hosts changed
-          n01, n02
+          n[01-02]
             sysfs_root  "" → /tmp/fake
             modules     [{"name": "sdma", "file": "/opt/sdma.ko", "params": {"safe": "0"}}] → nothing
 
