@@ -52,7 +52,7 @@ def test_what_changes_on_some_processes_and_what_on_all() -> None:
             cores         20 → 21,600
             listens.http  30000 → 31000
             hugepages     node 16 2048kB = 2020 → nothing
-          native/n01/r01 … native/n02/r03 (7)
+          native/n01/r[01-03], native/n02/r[00-03]
             --page-size   nothing → 64
             cores         58 … 20 → 59,600 … 21,600   (4 different ones)
             listens.http  30001 … 30000 → 31001 … 31000   (4 different ones)
