@@ -14,18 +14,27 @@ class Command:
 
     Attributes:
         line: what it does, one line.
-        name: as typed; its module is ``sgdeploy.cli.<name>``, imported only when the command is used. The module holds
-            a function of that name, ``(desk, options) -> None``, whose docstring is the help text; a frozen dataclass
-            ``Options`` whose fields are the command's arguments and options; and ``EXAMPLES``.
+        name: as typed, two words for a command below another. Its module is ``sgdeploy.cli.<name>`` with underscores,
+            imported only when the command is used. The module holds a function of that name,
+            ``(desk, options) -> None``, whose docstring is the help text; a frozen dataclass ``Options`` whose fields
+            are the command's arguments and options; and ``EXAMPLES``.
+        below: commands that go by this one's name and one of their own. A command that has some takes options only.
     """
 
     name: str
     line: str
+    below: tuple[Command, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The last word of its name."""
+        return self.name.rpartition(" ")[2]
 
     def load(self) -> Loaded:
         """Import the command's module."""
-        module = import_module(f"sgdeploy.cli.{self.name}")
-        return Loaded(getattr(module, self.name), module.Options, module.EXAMPLES)
+        name = self.name.replace("-", "_").replace(" ", "_")
+        module = import_module(f"sgdeploy.cli.{name}")
+        return Loaded(getattr(module, name), module.Options, module.EXAMPLES)
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,14 @@ COMMANDS = (
     Command("down", "Take a deployment down and prove that nothing is left."),
     Command("plan", "Show what would run where; write it as scripts."),
     Command("validate", "Check profiles without touching any host."),
+    Command(
+        "split-weights",
+        "Split a checkpoint into the files that each rank loads.",
+        (
+            Command("split-weights verify", "Hold a split against its manifest."),
+            Command("split-weights dump-manifest", "List the parameters that an installed engine builds."),
+        ),
+    ),
     Command("ask", "Send one completion through the front door."),
     Command("demo", "Bring a simulated cluster up and down on this machine."),
     Command("schema", "Print the JSON Schema of profiles, for editors."),

@@ -69,7 +69,14 @@ def _add(program: typer.Typer, command: Command, loaded: Loaded | None) -> None:
         return
     text = inspect.getdoc(loaded.function) or command.line
     examples = f"\b\nExamples:\n{loaded.examples.rstrip()}"
-    program.command(command.name, help=text, short_help=command.line, epilog=examples)(_adapted(loaded))
+    if not command.below:
+        program.command(command.word, help=text, short_help=command.line, epilog=examples)(_adapted(loaded))
+        return
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True, help=text, short_help=command.line, epilog=examples)(_adapted(loaded))
+    for each in command.below:
+        _add(group, each, each.load())
+    program.add_typer(group, name=command.word)
 
 
 def _stand_in() -> None:
@@ -95,7 +102,8 @@ def _adapted(loaded: Loaded) -> Callable[..., None]:
     """Make a function as typer wants it, one parameter per field, of a command that takes one value."""
 
     def run(context: typer.Context, **values: Any) -> None:
-        loaded.function(context.obj, loaded.options(**values))
+        if context.invoked_subcommand is None:
+            loaded.function(context.obj, loaded.options(**values))
 
     hints = get_type_hints(loaded.options, include_extras=True)
     # The command's own first, then those that it shares with others: the order of the help.

@@ -13,12 +13,23 @@ from rich.text import Text
 from sgdeploy.console.caret import problem_json, problem_lines, summary
 from sgdeploy.console.faults import error_json, error_lines, in_full
 from sgdeploy.console.lines import event_lines
-from sgdeploy.console.live import LiveBoard
+from sgdeploy.console.live import LiveBoard, Picture, RankPicture
 from sgdeploy.console.plans import host_lines, plan_lines
+from sgdeploy.console.splits import Pace, SplitPicture, split_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
 from sgdeploy.console.stream import Sink
 from sgdeploy.console.text import clean
-from sgdeploy.deploy.events import Completion, Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, Step
+from sgdeploy.deploy.events import (
+    Completion,
+    Event,
+    Heartbeat,
+    HostState,
+    Outcome,
+    ProcessFailed,
+    RankState,
+    SplitProgress,
+    Step,
+)
 from sgdeploy.errors import SgdeployError
 
 if TYPE_CHECKING:
@@ -28,10 +39,11 @@ if TYPE_CHECKING:
     from sgdeploy.plan.model import Plan
     from sgdeploy.plan.part import Part
     from sgdeploy.problems import Problem
+    from sgdeploy.weights.cut.report import Report
 
 Mode: TypeAlias = "Literal['live', 'plain', 'json']"
 
-_ON_BOARD = (Step, HostState, RankState, Heartbeat)
+_ON_BOARD = (Step, HostState, RankState, Heartbeat, SplitProgress)
 """Events that the live table itself shows; the others are printed above it or below."""
 
 _BELOW_BOARD = (Completion, Outcome)
@@ -76,6 +88,7 @@ class Console:
         self._err = _terminal(Sink(err), color)
         self._board = LiveBoard(self._err, clock)
         self._failures_shown: set[str] = set()
+        self._pace = Pace()
         self._last: list[Event] = []
 
     # What happens during a command
@@ -95,6 +108,8 @@ class Console:
             if isinstance(event, _BELOW_BOARD):
                 self._last.append(event)
                 return
+        if isinstance(event, SplitProgress) and not self._pace.due(event, self._clock()):
+            return
         if not self._quiet or isinstance(event, _WHEN_QUIET) or getattr(event, "level", "") == "warning":
             self._print(self._err, event_lines(event))
 
@@ -108,8 +123,19 @@ class Console:
             plan: whose hosts and processes are of interest.
             ranks: whether the processes are, or their hosts alone.
         """
+        with self._showing(RankPicture(plan, ranks=ranks)):
+            yield
+
+    @contextmanager
+    def splitting(self) -> Iterator[None]:
+        """Keep the progress of a split on the screen for the body of the ``with``, as ``watching`` does for a plan."""
+        with self._showing(SplitPicture()):
+            yield
+
+    @contextmanager
+    def _showing(self, picture: Picture) -> Iterator[None]:
         if self.mode == "live" and not self._quiet:
-            self._board.open(plan, ranks=ranks)
+            self._board.open(picture)
         try:
             yield
         finally:
@@ -200,6 +226,13 @@ class Console:
                 self._json(status.to_json())
         else:
             self._print(self._out, overview_lines(statuses, width=_width(self._out)))
+
+    def split_plan(self, report: Report, free: int | None) -> None:
+        """Write the plan of a split; ``free`` is what its target's file system has left, where it is known."""
+        if self.mode == "json":
+            self.json({**report.to_json(), "free": free})
+        else:
+            self._print(self._out, split_lines(report, free))
 
     def line(self, text: str, **fields: Any) -> None:
         """Write one line of data; in JSON mode its fields instead."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -121,14 +121,41 @@ def _number(count: int, state: str) -> Text:
     return Text(str(count), STYLES[state]) if count else Text("-", "dim")
 
 
+class Picture(Protocol):
+    """What a live view shows: it hears events and can be drawn at any moment."""
+
+    def hear(self, event: Event, now: float) -> None:
+        """Take one event in."""
+
+    def lines(self, now: float, *, width: int | None, height: int | None) -> list[Text]:
+        """Draw it; None is no limit."""
+
+
+class RankPicture:
+    """The ranks of a plan, or its hosts."""
+
+    def __init__(self, plan: Plan, *, ranks: bool) -> None:
+        """Give a row to every host of the plan, or to every process."""
+        self._board = Board()
+        self._board.expect(plan, ranks=ranks)
+
+    def hear(self, event: Event, now: float) -> None:
+        """Take one event in."""
+        self._board.hear(event, now)
+
+    def lines(self, now: float, *, width: int | None, height: int | None) -> list[Text]:
+        """Draw it."""
+        return board_lines(self._board, now, width=width, height=height)
+
+
 class LiveBoard:
-    """The board on a terminal, redrawn four times a second until ``close``; then its last state stays."""
+    """A picture on a terminal, redrawn four times a second until ``close``; then its last state stays."""
 
     def __init__(self, terminal: Terminal, clock: Callable[[], float]) -> None:
         """Prepare; nothing is drawn before ``open``."""
         self._terminal = terminal
         self._clock = clock
-        self._board = Board()
+        self._picture: Picture | None = None
         self._lock = threading.Lock()  # rich redraws from a thread of its own
         self._live: Live | None = None
 
@@ -137,11 +164,10 @@ class LiveBoard:
         """Whether the table stands on the terminal now."""
         return self._live is not None
 
-    def open(self, plan: Plan, *, ranks: bool) -> None:
-        """Begin to draw, with a row for every host of the plan, or every process."""
+    def open(self, picture: Picture) -> None:
+        """Begin to draw."""
         with self._lock:
-            self._board = Board()
-            self._board.expect(plan, ranks=ranks)
+            self._picture = picture
         if self._live is None:
             self._live = Live(
                 console=self._terminal,
@@ -156,7 +182,8 @@ class LiveBoard:
     def hear(self, event: Event) -> None:
         """Take one event in; it shows at the next redraw."""
         with self._lock:
-            self._board.hear(event, self._clock())
+            if self._picture is not None:
+                self._picture.hear(event, self._clock())
 
     def close(self) -> None:
         """Give the terminal back: cursor on, and the whole table as its last state. Calling it twice is fine."""
@@ -175,4 +202,6 @@ class LiveBoard:
 
     def _lines(self, *, height: int | None) -> list[Text]:
         with self._lock:
-            return board_lines(self._board, self._clock(), width=self._terminal.width, height=height)
+            if self._picture is None:
+                return []
+            return self._picture.lines(self._clock(), width=self._terminal.width, height=height)

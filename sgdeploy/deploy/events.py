@@ -127,8 +127,42 @@ class Completion(Event):
 
 
 @dataclass(frozen=True)
+class SplitProgress(Event):
+    """How far a split of weights is, about once a second and at its end.
+
+    Attributes:
+        host: inventory name; "" for this machine.
+        files: that are done, links included.
+        of_files: in all.
+        written: bytes that are done; links count nothing.
+        of_bytes: in all.
+        rate: bytes per second.
+        left: seconds until the end at this rate, null before it can be told.
+        doing: ``split`` or ``verify``.
+    """
+
+    kind: ClassVar[str] = "split"
+    host: str
+    files: int
+    of_files: int
+    written: int
+    of_bytes: int
+    rate: float
+    left: float | None
+    doing: str = "split"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.files >= self.of_files
+
+
+@dataclass(frozen=True)
 class Outcome(Event):
-    """The last event of a command: ``ready``, ``started`` (--no-wait), ``stopped``, ``nothing``, ``dry-run``."""
+    """The last event of a command.
+
+    ``ready``, ``started`` (--no-wait), ``stopped``, ``nothing``, ``dry-run``; of weights ``split``, ``verified``.
+    """
 
     kind: ClassVar[str] = "outcome"
     outcome: str

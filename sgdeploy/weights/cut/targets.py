@@ -73,6 +73,21 @@ def read_ranks(text: str, world: int) -> tuple[int, ...] | Problem:
     return tuple(sorted(found))
 
 
-def stages_of(sizes: Sizes, ranks: Collection[int]) -> tuple[int, ...]:
-    """Give the pipeline stages that ranks belong to."""
-    return tuple(sorted({rank // sizes.tp for rank in ranks}))
+def complete_ranks(plan: SplitPlan, sizes: Sizes, present: Collection[str]) -> list[int]:
+    """Give the ranks whose files are all there, counted over all stages."""
+    lacking: set[int] = set()
+    for bundle in plan.bundles:
+        missing = {number for number in range(bundle.count) if bundle.file(number) not in present}
+        first = bundle.stage * sizes.tp
+        owners = range(sizes.tp) if bundle.owners is None else bundle.owners
+        lacking |= {first + rank for rank in owners if rank % bundle.count in missing} if missing else set()
+    return [rank for rank in range(sizes.world) if rank not in lacking]
+
+
+def present_folders(plan: SplitPlan, present: Collection[str]) -> list[str]:
+    """Give the folders that hold any file."""
+    found: dict[str, None] = {}
+    for bundle in plan.bundles:
+        if bundle.folder not in found and any(bundle.file(number) in present for number in range(bundle.count)):
+            found[bundle.folder] = None
+    return list(found)

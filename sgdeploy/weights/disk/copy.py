@@ -1,0 +1,178 @@
+"""Copying pieces into one file at the speed of the file system, through a buffer of fixed size or past it.
+
+Long contiguous pieces go from file to file inside the kernel (``copy_file_range``, else ``sendfile``) unless their
+bytes are hashed; then, and for all that is short or cut by columns, they pass through the buffer.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from sgdeploy.weights.cut.model import Piece
+from sgdeploy.weights.disk.shards import Shards
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+BUFFER = 4 * 1024 * 1024
+"""Bytes that are collected before they are written. A second buffer of this size holds whole rows for column cuts."""
+
+DIRECT = 256 * 1024
+"""From this length on a piece is worth a call of its own."""
+
+STEP = 64 * 1024 * 1024
+"""The most that one call copies, so that an interruption is heard."""
+
+_UNSUPPORTED = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF})
+
+
+class StoppedError(Exception):
+    """The work was told to stop; the file is incomplete."""
+
+
+class Copier:
+    """One worker's way of writing files; its buffers are made once."""
+
+    def __init__(
+        self, shards: Shards, *, hashed: bool, stopped: Callable[[], bool], wrote: Callable[[int], None]
+    ) -> None:
+        """Make the buffers.
+
+        Args:
+            shards: where bytes come from.
+            hashed: whether the SHA-256 of each file is computed on the way.
+            stopped: asked between calls whether to stop.
+            wrote: told how many bytes have been written since it was told last.
+        """
+        self._shards = shards
+        self._hashed = hashed
+        self._stopped = stopped
+        self._wrote = wrote
+        self._buffer = memoryview(bytearray(BUFFER))
+        self._rows = memoryview(bytearray(BUFFER))
+        self._filled = 0
+        self._target = -1
+        self._hash: _Hash | None = None
+        self._in_kernel = True
+
+    def write(self, target: int, header: bytes, pieces: Iterable[Piece]) -> str | None:
+        """Write a whole file.
+
+        Args:
+            target: descriptor of the empty file.
+            header: what it begins with.
+            pieces: what follows.
+
+        Returns:
+            The SHA-256 of the file, None where hashing is off.
+
+        Raises:
+            StoppedError: ``stopped`` said so.
+            StateError: a shard ends too early.
+            OSError: a disk failed, or is full.
+        """
+        self._target, self._filled = target, 0
+        self._hash = hashlib.sha256() if self._hashed else None
+        self._put(header)
+        for piece in pieces:
+            if piece.shard < 0:
+                self._zeros(piece.pad)
+            elif piece.rows == 1:
+                self._contiguous(piece)
+            else:
+                self._columns(piece)
+        self._flush()
+        return None if self._hash is None else self._hash.hexdigest()
+
+    def _contiguous(self, piece: Piece) -> None:
+        offset, left = piece.offset, piece.take
+        if left >= DIRECT and self._hash is None:
+            self._flush()
+            done = self._past(piece.shard, offset, left)
+            offset, left = offset + done, left - done
+        while left:
+            room = min(left, BUFFER - self._filled)
+            self._shards.read_into(piece.shard, offset, self._buffer[self._filled : self._filled + room])
+            self._advance(room)
+            offset, left = offset + room, left - room
+        self._zeros(piece.pad)
+
+    def _past(self, shard: int, offset: int, length: int) -> int:
+        """Copy inside the kernel; gives how much was copied, less than asked where the file systems cannot do it."""
+        done = 0
+        while done < length and self._in_kernel:
+            self._check()
+            got = self._kernel_copy(shard, offset + done, min(length - done, STEP))
+            if got == 0 and self._in_kernel:
+                raise self._shards.short(shard)
+            done += got
+            self._wrote(got)
+        return done
+
+    def _kernel_copy(self, shard: int, offset: int, length: int) -> int:
+        source = self._shards.descriptor(shard)
+        try:
+            return os.copy_file_range(source, self._target, length, offset)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+        try:
+            return os.sendfile(self._target, source, offset, length)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+        self._in_kernel = False
+        return 0
+
+    def _columns(self, piece: Piece) -> None:
+        """Read whole rows and keep a part of each; rows too long for the buffer are read part by part."""
+        take, stride, pad = piece.take, piece.stride, bytes(piece.pad)
+        most = BUFFER // stride
+        if most == 0 or (take + piece.pad) > BUFFER // 2:
+            for row in range(piece.rows):
+                self._contiguous(Piece(piece.shard, piece.offset + row * stride, 1, take, 0, piece.pad))
+            return
+        # The last row need not be there whole behind the columns that are taken.
+        for first in range(0, piece.rows, most):
+            rows = min(most, piece.rows - first)
+            span = (rows - 1) * stride + take
+            self._shards.read_into(piece.shard, piece.offset + first * stride, self._rows[:span])
+            parts = [self._rows[start : start + take] for start in range(0, span, stride)]
+            self._put(b"".join(parts) if not pad else pad.join(parts) + pad)
+
+    def _put(self, body: bytes) -> None:
+        view = memoryview(body)
+        while view:
+            room = min(len(view), BUFFER - self._filled)
+            self._buffer[self._filled : self._filled + room] = view[:room]
+            self._advance(room)
+            view = view[room:]
+
+    def _zeros(self, count: int) -> None:
+        while count:
+            room = min(count, BUFFER)
+            self._put(bytes(room))
+            count -= room
+
+    def _advance(self, count: int) -> None:
+        self._filled += count
+        if self._filled == BUFFER:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._check()
+        body, self._filled = self._buffer[: self._filled], 0
+        if self._hash is not None:
+            self._hash.update(body)
+        done = 0
+        while done < len(body):
+            done += os.write(self._target, body[done:])
+        self._wrote(len(body))
+
+    def _check(self) -> None:
+        if self._stopped():
+            raise StoppedError

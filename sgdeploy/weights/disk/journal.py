@@ -1,0 +1,113 @@
+"""What is done already: a line per finished file, kept until the manifest takes its place.
+
+A file counts as done if a line names it, its size is right and nobody has touched it since (same modification time).
+The journal is appended to after the file has its final name, so a killed run has at worst a file without a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sgdeploy.weights.cut.manifest import Entry
+
+JOURNAL = ".sgdeploy-split.journal"
+
+
+class Journal:
+    """The journal of one target, open for writing."""
+
+    def __init__(self, target: Path, plan: str, facts: Mapping[str, Any]) -> None:
+        """Open it; what is read must be of the same plan (``begun`` tells)."""
+        self._path = target / JOURNAL
+        self._target = target
+        self._lock = threading.Lock()
+        lines = _lines(self._path)
+        self._lines = {line["file"]: line for line in lines[1:]}
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if os.fstat(self._descriptor).st_size:
+            os.write(self._descriptor, b"\n")  # the last line may have been cut off
+        if not lines:
+            self._write({"plan": plan, "facts": dict(facts)})
+
+    def close(self) -> None:
+        """Close it; the file stays."""
+        os.close(self._descriptor)
+
+    def done(self, path: str, size: int, *, hashed: bool) -> Entry | None:
+        """Give what is known of a file if it is there, whole and untouched; None where it must be written."""
+        line = self._lines.get(path)
+        if line is None or (hashed and line["sha256"] is None):
+            return None
+        try:
+            found = (self._target / path).stat()
+        except OSError:
+            return None
+        if (found.st_size, found.st_mtime_ns) != (size, line["mtime"]):
+            return None
+        return Entry(size=size, sha256=line["sha256"])
+
+    def record(self, path: str, entry: Entry) -> None:
+        """Note a file that has its final name."""
+        mtime = (self._target / path).stat().st_mtime_ns
+        line = {"file": path, "size": entry.size, "sha256": entry.sha256, "mtime": mtime}
+        self._lines[path] = line
+        self._write(line)
+
+    def adopt(self, path: str, entry: Entry) -> None:
+        """Note a file that a manifest has signed for, if it is there and has its size."""
+        found = self._target / path
+        if path not in self._lines and found.is_file() and found.stat().st_size == entry.size:
+            self.record(path, entry)
+
+    def known(self) -> frozenset[str]:
+        """Name the files that were finished at some time."""
+        return frozenset(self._lines)
+
+    def entries(self) -> dict[str, Entry]:
+        """Give every file that is noted and still there."""
+        found = {path: self.done(path, line["size"], hashed=False) for path, line in self._lines.items()}
+        return {path: entry for path, entry in found.items() if entry is not None}
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        with self._lock:
+            os.write(self._descriptor, (json.dumps(line) + "\n").encode())
+
+    def remove(self) -> None:
+        """Take it away: the manifest is written."""
+        self._path.unlink(missing_ok=True)
+
+
+def begun(target: Path) -> tuple[str, Mapping[str, Any]] | None:
+    """Give digest and facts of the plan that a journal in the target belongs to; None where there is no journal."""
+    lines = _lines(target / JOURNAL)
+    if not lines:
+        return None
+    facts = lines[0].get("facts")
+    return str(lines[0].get("plan", "")), facts if isinstance(facts, dict) else {}
+
+
+def files_of(target: Path) -> list[str]:
+    """Name the files that a journal in the target lists."""
+    return [str(line["file"]) for line in _lines(target / JOURNAL)[1:]]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Read the lines that are whole: the last may have been cut off."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and (not found or isinstance(value.get("file"), str)):
+            found.append(value)
+    return found
