@@ -1,8 +1,12 @@
-"""Where our own data lies: from a checkout and from an installed wheel alike."""
+"""Where our own data lies, from a checkout and from an installed wheel alike, and where a user's state is kept."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -32,3 +36,17 @@ def package_file(name: str) -> Path:
     if not found.is_file():
         raise FileNotFoundError(f"{name} is missing in the sgdeploy package; reinstall sgdeploy")
     return found
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """Give ``$XDG_STATE_HOME/sgdeploy``, or ``~/.local/state/sgdeploy``.
+
+    A relative ``XDG_STATE_HOME`` does not count, as the XDG Base Directory Specification has it: a deployment's name
+    must mean the same in any folder.
+
+    Raises:
+        RuntimeError: there is no home.
+    """
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    home = environ.get("HOME")
+    return (state if state.is_absolute() else (Path(home) if home else Path.home()) / ".local" / "state") / "sgdeploy"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sgdeploy import __version__
 from sgdeploy.cli.redact import redact, redact_words
+from sgdeploy.paths import state_dir
 
 _LIBRARIES = ("asyncssh", "jinja2", "pydantic", "pyyaml", "rich", "typer")
 
@@ -52,9 +53,12 @@ def write_report(
 
 
 def _folders(environ: Mapping[str, str]) -> list[Path]:
-    home = environ.get("HOME")
-    state = environ.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else None)
-    return ([Path(state) / "sgdeploy" / ".debug"] if state else []) + [Path(tempfile.gettempdir())]
+    """Give the folders to try, the best first."""
+    try:
+        ours = [state_dir(environ) / ".debug"]
+    except RuntimeError:  # no home at all
+        ours = []
+    return [*ours, Path(tempfile.gettempdir())]
 
 
 def _write(folder: Path, text: str) -> Path | None:

@@ -36,10 +36,11 @@ class Desk:
     @classmethod
     def here(cls, argv: Sequence[str]) -> Desk:
         """Set the desk up for this process."""
-        for stream in (sys.stdout, sys.stderr):
+        out, err = _there(sys.stdout), _there(sys.stderr)
+        for stream in (out, err):
             if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character gets its escape
                 stream.reconfigure(errors="backslashreplace")
-        return cls(argv, os.environ, sys.stdout, sys.stderr)
+        return cls(argv, os.environ, out, err)
 
     @property
     def console(self) -> Console:
@@ -68,6 +69,11 @@ class Desk:
         """Flush; where nobody reads any more, keep the interpreter from complaining about it at its end."""
         for stream in self._streams:
             _flush(stream)
+
+
+def _there(stream: TextIO | None) -> TextIO:
+    """Give the stream, or the null device where it was closed before we began (``>&-``)."""
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") if stream is None else stream
 
 
 def _flush(stream: TextIO) -> None:

@@ -102,7 +102,9 @@ class _Run:
         if not touched:
             return False
         living = sum(len(part.living) for part in touched.values())
-        self._tell(Step(2, STEPS, f"stop {plural(living, 'process')} on {plural(len(touched), 'host')}"))
+        where = plural(len(touched), "host")
+        title = f"stop {plural(living, 'process')} on {where}" if living else f"nothing lives any more; tidy {where}"
+        self._tell(Step(2, STEPS, title))
         for plan in plans:
             await self._stop_one(plan, {n: part for n, part in touched.items() if part.plan.digest == plan.digest})
         return True

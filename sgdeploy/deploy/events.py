@@ -15,6 +15,11 @@ from sgdeploy.health import states
 State: TypeAlias = states.State
 
 
+def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object; times are good to a millisecond."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in fields}
+
+
 @dataclass(frozen=True)
 class Event:
     """Base of all events."""
@@ -23,7 +28,7 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """Give the event as plain JSON values, its kind first."""
-        return {"event": self.kind, **asdict(self)}
+        return {"event": self.kind, **asdict(self, dict_factory=_plain)}
 
 
 @dataclass(frozen=True)
@@ -216,4 +221,4 @@ class DeploymentStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values."""
-        return asdict(self)
+        return asdict(self, dict_factory=_plain)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgdeploy.errors import StateError
+from sgdeploy.paths import state_dir
 from sgdeploy.plan.model import Plan
 
 
@@ -34,12 +35,11 @@ class Known:
 
 
 def default_base(environ: Mapping[str, str]) -> Path:
-    """Give ``$XDG_STATE_HOME/sgdeploy/.controller``, or ``~/.local/state/sgdeploy/.controller``.
+    """Give the registry's folder: ``.controller`` below ``paths.state_dir``.
 
     The dot keeps it apart from the run folders of local hosts, which are named after deployments.
     """
-    state = environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "sgdeploy" / ".controller"
+    return state_dir(environ) / ".controller"
 
 
 class Registry:

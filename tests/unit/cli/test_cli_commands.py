@@ -142,6 +142,15 @@ def test_a_name_is_known_once_something_was_started(call: Call, hosts: Hosts) ->
     assert call("status", "tiny").code == 9
 
 
+def test_a_relative_state_folder_does_not_count(call: Call, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert call("up", "tiny.yaml").code == 0
+    assert list(hosts.running) == ["tiny"]
+    assert not Path("relative").exists()
+    monkeypatch.chdir("/")
+    assert call("status", "tiny").code == 0
+
+
 def test_a_name_is_known_also_when_the_start_itself_is_interrupted(call: Call, hosts: Hosts) -> None:
     hosts.in_the_start = CancelledRunError("interrupted; what was started keeps running and is on record")
     assert call("up", "tiny.yaml").code == 130

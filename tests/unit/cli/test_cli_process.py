@@ -43,6 +43,7 @@ with verdict:
 desk.finish()
 sys.exit(verdict.code)
 """
+CLOSED = "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -118,6 +119,12 @@ def test_a_full_disk_is_an_error_that_is_told(start: Start) -> None:
         process = start("-m", "sgdeploy", "plan", "tiny.yaml", stdout=full.fileno())
         _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, err) == (70, "error: the output cannot be written: No space left on device\n")
+
+
+def test_closed_streams_are_no_fault(start: Start) -> None:
+    process = start("-c", CLOSED, "-m", "sgdeploy", "plan", "tiny.yaml")
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out, err) == (0, "", "")
 
 
 def test_a_terminal_without_unicode_gets_escapes(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

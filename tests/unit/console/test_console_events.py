@@ -24,7 +24,7 @@ FAILED = ProcessFailed(RANK, "n01", "exit code 3", ("Loading", "\x1b[31mno such 
 STORY: tuple[Event, ...] = (
     Step(3, 6, "start 4 processes"),
     HostState("n01", "started", "2 processes"),
-    RankState(RANK, "n01", "loading", "weights loaded", 12.3, "[bold]not markup[/bold]"),
+    RankState(RANK, "n01", "loading", "weights loaded", 12.34567, "[bold]not markup[/bold]"),
     RankState(RANK, "n01", "loading", "weights loaded", 13.3, "only a new line", changed=False),
     Heartbeat(40.0, {"ready": 3, "loading": 1}, "native/n01/r00: weights loaded"),
     Note("host keys are not checked", "warning", ("n02",), "set known_hosts: strict"),
@@ -81,6 +81,7 @@ def test_json_is_one_object_a_line_with_the_time() -> None:
     assert {each["time"] for each in objects} == {NOW}
     assert objects[0] == {"event": "step", "time": NOW, "number": 3, "of": 6, "title": "start 4 processes"}
     assert objects[7]["lines"] == list(FAILED.lines)
+    assert objects[2]["seconds"] == 12.346
     assert "\x1b" not in made.out.getvalue()
 
 
