@@ -1711,7 +1711,7 @@ class LogScan:
 
 
 class Probe:
-    """Asks the health path of one process, once a second at most, in a thread, never holding the others up."""
+    """Asks the health path of one process in a thread, never holding the others up: once a second, or when hurried."""
 
     LIMIT = 25.0
     """Seconds: a hung engine takes 20 s to say so."""
@@ -1721,7 +1721,12 @@ class Probe:
         self._target = target
         self._running: Later | None = None
         self._begun = -1.0
+        self._hurried = False
         self.last: Json | None = None
+
+    def hurry(self) -> None:
+        """Ask again without waiting for the next second: what the process just said may have changed its answer."""
+        self._hurried = True
 
     def poll(self, now: float) -> None:
         """Take an answer if there is one, and ask again if it is time."""
@@ -1731,16 +1736,16 @@ class Probe:
                 return
             self.last = {"error": "timeout", "seconds": self.LIMIT} if late else self._running.wait(1.0)
             self._running = None
-        if self._begun < 0 or now - self._begun >= 1.0:
+        if self._hurried or self._begun < 0 or now - self._begun >= 1.0:
+            self._hurried = False
             self._begun = now
             self._running = Later(self._ask)
 
     def _ask(self) -> Json:
         target = self._target
         begin = time.monotonic()
-        answer = http_request(
-            target["address"], target["port"], "GET", target["path"], target.get("headers") or {}, None, self.LIMIT
-        )
+        where = (target["address"], target["port"])
+        answer = http_request(where, "GET", target["path"], target.get("headers") or {}, None, self.LIMIT)
         kept = {key: answer[key] for key in ("code", "error") if answer[key] is not None}
         return {**kept, "seconds": round(time.monotonic() - begin, 3)}
 
@@ -1777,10 +1782,13 @@ class Watched:
     def observe(self, now: float, seconds: float) -> Json | None:
         """Look; give an observation if something changed."""
         alive = self._alive(now)
+        reached = len(self._scan.reached)
         self._scan.pull(seconds if alive else 10 * seconds)
         if not alive and self._dead is None:
             self._dead = self._last_words()
         if alive and self._probe is not None:
+            if len(self._scan.reached) > reached:
+                self._probe.hurry()
             self._probe.poll(now)
         seen = {
             "process": self.record["id"],
@@ -1934,17 +1942,29 @@ def op_logs(call: Call) -> Json:
 # ------------------------------------------------------------------------------------------------------------ HTTP
 
 
+def at_once(response: Any) -> bytes:
+    """Read an answer to its end, at most as much as anybody wants to see."""
+    data: bytes = response.read(TEXT_LIMIT)
+    return data
+
+
 def http_request(
-    address: str, port: int, method: str, path: str, headers: Json, body: bytes | None, seconds: float
+    where: tuple[str, int],
+    method: str,
+    path: str,
+    headers: Json,
+    body: bytes | None,
+    seconds: float,
+    read: Callable[[Any], bytes] = at_once,
 ) -> Json:
-    """Ask over HTTP, straight, without proxies; never raises: ``code``, ``body``, ``error``."""
+    """Ask over HTTP, straight, without proxies; never raises: ``code``, ``body`` (as ``read`` reads it), ``error``."""
     import http.client
 
-    connection = http.client.HTTPConnection(address.strip("[]"), port, timeout=seconds)
+    connection = http.client.HTTPConnection(where[0].strip("[]"), where[1], timeout=seconds)
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()
-        return {"code": response.status, "body": response.read(TEXT_LIMIT), "error": None}
+        return {"code": response.status, "body": read(response), "error": None}
     except (OSError, http.client.HTTPException) as error:
         return {"code": None, "body": b"", "error": why_no_answer(error)}
     except ValueError:  # Its text may hold a key.
@@ -1962,45 +1982,77 @@ def why_no_answer(error: Exception) -> str:
     return names.get(name) or f"{name}: {error}"
 
 
+def put(
+    call: Call, method: str, path: str, question: Any, seconds: float, read: Callable[[Any], bytes] = at_once
+) -> Json:
+    """Put a question in JSON to the server that a request names, with its key; as ``http_request``, and bounded."""
+    headers = {"Content-Type": "application/json"}
+    if call.get("api_key"):
+        headers["Authorization"] = "Bearer " + call["api_key"]
+    body = None if question is None else json.dumps(question).encode()
+    ask = partial(http_request, (call["address"], call["port"]), method, path, headers, body, seconds, read)
+    try:
+        answer: Json = Later(ask).wait(seconds + 1.0)
+    except OpError:
+        return {"code": None, "body": b"", "error": "timeout"}
+    return answer
+
+
+class Stopwatch:
+    """Reads a streamed answer and notes when its first text came."""
+
+    def __init__(self) -> None:
+        """Start to count."""
+        self._begin = time.monotonic()
+        self.first: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return round(time.monotonic() - self._begin, 3)
+
+    def read(self, response: Any) -> bytes:
+        """Read an answer line by line, as far as anybody wants to see it."""
+        lines, size = [], 0
+        for line in iter(partial(response.readline, TEXT_LIMIT), b""):
+            if self.first is None and streamed_text(line):
+                self.first = self.seconds
+            lines.append(line)
+            size += len(line)
+            if size > TEXT_LIMIT:
+                break
+        return b"".join(lines)
+
+
 def op_complete(call: Call) -> Json:
     """Ask for a completion on this host; whatever comes back is told, not raised."""
     seconds = float(call.get("timeout", 60.0))
     question = {"model": call["model"], "prompt": call["prompt"], "max_tokens": call["max_tokens"], "temperature": 0}
-    headers = {"Content-Type": "application/json"}
-    if call.get("api_key"):
-        headers["Authorization"] = "Bearer " + call["api_key"]
-    body = json.dumps(question).encode()
-    ask = partial(http_request, call["address"], call["port"], "POST", "/v1/completions", headers, body, seconds)
-    begin = time.monotonic()
-    try:
-        answer = Later(ask).wait(seconds + 1.0)
-    except OpError:
-        answer = {"code": None, "body": b"", "error": "timeout"}
+    if call.get("stream"):
+        question.update({"stream": True, "stream_options": {"include_usage": True}})
+    watch = Stopwatch()
+    answer = put(call, "POST", "/v1/completions", question, seconds, watch.read)
     text, tokens, error = "", 0, answer["error"]
     if answer["code"] is not None and answer["code"] != HTTP_OK:
         start = clean(b" ".join(answer["body"].split()), 300)
         error = "HTTP {}: {}".format(answer["code"], start or "empty body")
     elif error is None:
-        text, tokens, error = read_completion(answer["body"])
-    taken = round(time.monotonic() - begin, 3)
-    return {"status": answer["code"], "tokens": tokens, "text": text, "seconds": taken, "error": error}
+        streamed = answer["body"].lstrip().startswith(b"data:")
+        text, tokens, error = (read_stream if streamed else read_completion)(answer["body"])
+    return {
+        "status": answer["code"],
+        "tokens": tokens,
+        "text": text,
+        "seconds": watch.seconds,
+        "first_token": watch.first,
+        "error": error,
+    }
 
 
 def op_http(call: Call) -> Json:
     """Ask one question over HTTP on this host (a router's workers, an engine's own view); never raises."""
     seconds = float(call.get("timeout", 10.0))
-    body = call.get("body")
-    headers = {"Content-Type": "application/json"}
-    if call.get("api_key"):
-        headers["Authorization"] = "Bearer " + call["api_key"]
-    data = None if body is None else json.dumps(body).encode()
-    ask = partial(
-        http_request, call["address"], call["port"], call.get("method", "GET"), call["path"], headers, data, seconds
-    )
-    try:
-        answer = Later(ask).wait(seconds + 1.0)
-    except OpError:
-        answer = {"code": None, "body": b"", "error": "timeout"}
+    answer = put(call, call.get("method", "GET"), call["path"], call.get("body"), seconds)
     return {"status": answer["code"], "body": answer["body"].decode("utf-8", "replace"), "error": answer["error"]}
 
 
@@ -2014,6 +2066,37 @@ def read_completion(body: bytes) -> tuple[str, int, str | None]:
         return "", 0, "the answer is no completion: " + clean(body, 300)
     counted = usage.get("completion_tokens")
     return text, counted if isinstance(counted, int) else len(text.split()) or int(bool(text)), None
+
+
+def streamed_chunk(line: bytes) -> Json:
+    """Take the JSON out of a line of a stream (server-sent events); {} where there is none."""
+    try:
+        chunk = json.loads(line[len(b"data:") :]) if line.startswith(b"data:") else {}
+    except ValueError:
+        return {}
+    return chunk if isinstance(chunk, dict) else {}
+
+
+def streamed_text(line: bytes) -> str:
+    """Take the text out of a line of a stream."""
+    try:
+        return str(streamed_chunk(line)["choices"][0]["text"] or "")
+    except (LookupError, TypeError):
+        return ""
+
+
+def read_stream(body: bytes) -> tuple[str, int, str | None]:
+    """Take text and number of tokens out of a streamed answer; pieces are counted where the server did not count."""
+    pieces, counted = [], None
+    for line in body.splitlines():
+        chunk = streamed_chunk(line)
+        if chunk.get("error"):
+            return "", 0, "the stream ended with an error: " + clean(line, 300)
+        pieces.append(streamed_text(line))
+        usage = chunk.get("usage")
+        counted = usage.get("completion_tokens") if isinstance(usage, dict) else counted
+    text = "".join(pieces)
+    return text, counted if isinstance(counted, int) else sum(map(bool, pieces)), None
 
 
 # ---------------------------------------------------------------------------------------------------- facts, ports

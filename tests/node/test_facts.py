@@ -258,6 +258,58 @@ def test_whatever_comes_back_is_told(node: Helper, status: int, answer: Json, to
     assert (got["status"], got["tokens"], got["error"]) == (status, tokens, error)
 
 
+def streamed(*texts: str, **last: object) -> str:
+    chunks = [*(completion(text, usage=None) for text in texts), *([{"choices": [], **last}] if last else [])]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+class Dribbling(Completions):
+    """Sends a stream line by line, with a pause before each but the first."""
+
+    def do_POST(self) -> None:
+        """Answer piece by piece."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        for number, line in enumerate(streamed(" one", " two", usage={"completion_tokens": 7}).splitlines(True)):
+            if number:
+                time.sleep(0.05)
+            self.wfile.write(line.encode())
+
+
+def test_the_first_token_of_a_stream_is_timed(node: Helper) -> None:
+    with serving(ThreadingHTTPServer, "127.0.0.1", Dribbling) as port:
+        got = ask(node, "127.0.0.1", port, stream=True)
+    assert (got["status"], got["tokens"], got["text"], got["error"]) == (200, 7, " one two", None)
+    assert got["seconds"] - got["first_token"] >= 0.3  # seven more lines, each 0.05 s later
+
+
+@pytest.mark.parametrize(
+    ("answer", "tokens", "text", "error"),
+    [
+        (streamed(" a", "", " b"), 2, " a b", None),
+        (streamed("", usage={"completion_tokens": 0}), 0, "", None),
+        ("data: [1]\n\ndata: {\n\ndata: [DONE]\n", 0, "", None),
+        (
+            'data: {"error": {"message": "no"}}\n',
+            0,
+            "",
+            'the stream ended with an error: data: {"error": {"message": "no"}}',
+        ),
+        (completion(" whole", usage={"completion_tokens": 4}), 4, " whole", None),
+    ],
+)
+def test_whatever_is_streamed_is_told(
+    node: Helper, answer: Json | str, tokens: int, text: str, error: str | None
+) -> None:
+    handler = answering(answer, 200)
+    with serving(ThreadingHTTPServer, "127.0.0.1", handler) as port:
+        got = ask(node, "127.0.0.1", port, stream=True)
+    assert (got["tokens"], got["text"], got["error"]) == (tokens, text, error)
+    assert (got["first_token"] is None) is (" a" not in text)
+    assert (handler.asked[0]["stream"], handler.asked[0]["stream_options"]) == (True, {"include_usage": True})
+
+
 def test_no_answer_is_told_and_bounded(node: Helper, listener: Callable[[str], int]) -> None:
     port = listener("127.0.0.1")
     begin = time.monotonic()
