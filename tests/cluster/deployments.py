@@ -18,6 +18,9 @@ NUMA_NODES = 32
 ROOMY = {"count": 2, "disk": "128m"}
 """A lab of two hosts with room for a run folder."""
 
+QUICK = {"SGDEPLOY_REHEARSE_SPEED": "10", "SGDEPLOY_REHEARSE_HEALTH_SECONDS": "0.1"}
+"""Environment of a simulated engine that loses no time."""
+
 BEFORE = 7
 """Hugepages that each node holds before anything is started: a value that nobody would restore by chance."""
 

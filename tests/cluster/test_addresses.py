@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgdeploy.remote.base import Connector
-from tests.cluster.deployments import ROOMY, Events, assert_nothing_left, small_profile, write_inventory
+from tests.cluster.deployments import QUICK, ROOMY, Events, assert_nothing_left, small_profile, write_inventory
 from tests.kit import client
 from tests.kit.hosts import Lab
 
@@ -25,7 +25,7 @@ def log_in_by(lab: Lab, addresses: tuple[str, str]) -> None:
 
 
 def profile_for(lab: Lab, folder: Path, addresses: tuple[str, str]) -> Path:
-    profile = small_profile(lab, folder)
+    profile = small_profile(lab, folder, **QUICK)
     write_inventory(lab, folder, addresses=dict(zip(("n01", "n02"), addresses, strict=True)))
     return profile
 
@@ -54,9 +54,6 @@ def test_up_status_and_down(
     assert (words[words.index("--host") + 1], words[words.index("--dist-init-addr") + 1]) == (data[1], met)
     status = json.loads(lab.sgdeploy("status", "small", "--json").stdout)
     assert (status["state"], status["front_door"]) == ("ready", door)
-    again = lab.sgdeploy("up", "--dry-run", str(profile), "--set", "name=other")
-    assert again.returncode == 3
-    assert f"{door.removeprefix('http://')} is taken by pid" in again.stderr
     down = lab.sgdeploy("down", "small")
     assert down.returncode == 0, down.stderr
     assert_nothing_left(lab.hosts)

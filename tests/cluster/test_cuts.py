@@ -18,7 +18,7 @@ from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Connector, Json, LostHostError
 from sgdeploy.remote.connect import connector
 from tests.cluster.cutting import Cut, Cutting, end_sessions, logins
-from tests.cluster.deployments import assert_nothing_left, engines, small_profile
+from tests.cluster.deployments import QUICK, assert_nothing_left, engines, small_profile
 from tests.kit.hosts import Lab
 from tests.kit.labhost import LabHost, wait_until
 
@@ -29,7 +29,6 @@ NEVER = 40.0
 
 FIRST = Owner("op", "first", 1, "sgdeploy up small.yaml")
 OTHER = Owner("op", "other", 2, "sgdeploy down small.yaml")
-SPEED = {"SGDEPLOY_REHEARSE_SPEED": "10", "SGDEPLOY_REHEARSE_HEALTH_SECONDS": "0.1"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ async def hosts(pair: Lab, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[lis
 
 @pytest.fixture
 def plan(pair: Lab, tmp_path: Path) -> Plan:
-    return compile_profile(small_profile(pair, tmp_path, **SPEED)).plan
+    return compile_profile(small_profile(pair, tmp_path, **QUICK)).plan
 
 
 def quick() -> Connector:
@@ -188,7 +187,7 @@ async def test_a_cut_while_connecting_is_told_and_nothing_is_changed(
 async def test_a_cut_while_a_failure_is_cleaned_does_not_hide_it(
     pair: Lab, hosts: list[LabHost], tmp_path: Path
 ) -> None:
-    profile = small_profile(pair, tmp_path, **SPEED, SGDEPLOY_REHEARSE_FAIL="exit3@load:n1")
+    profile = small_profile(pair, tmp_path, **QUICK, SGDEPLOY_REHEARSE_FAIL="exit3@load:n1")
     plan = compile_profile(profile).plan
     cut = Cut(hosts[LEADER], "clear", "asked")
     told: list[Event] = []

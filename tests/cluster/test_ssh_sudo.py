@@ -11,7 +11,7 @@ import pytest
 from sgdeploy.errors import HostFault
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector
-from tests.cluster.deployments import ROOMY, assert_nothing_left, engines, small_profile, write_inventory
+from tests.cluster.deployments import QUICK, ROOMY, assert_nothing_left, engines, small_profile, write_inventory
 from tests.kit.hosts import Lab
 from tests.kit.labhost import LabHost
 
@@ -103,7 +103,7 @@ async def test_no_sudo(inside: Lab, connectors: Connectors) -> None:
 
 @pytest.mark.parametrize("lab", [ROOMY], indirect=True)
 def test_up_and_down_as_another_user(lab: Lab, tmp_path: Path) -> None:
-    profile = small_profile(lab, tmp_path)
+    profile = small_profile(lab, tmp_path, **QUICK)
     write_inventory(lab, tmp_path, ssh="user: ops, sudo: true")
     for host in lab.hosts:
         let(host, ALL)
