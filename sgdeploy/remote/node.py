@@ -1390,7 +1390,8 @@ def clear_some(folder: Folder, ids: Collection[str]) -> Json:
     records = folder.select(ids)
     living = [ident for ident, members in Survivors(folder).of(list(ids)).items() if members]
     if living:
-        raise OpError("still-alive", "cannot clear the records of %s: alive" % ", ".join(living), ids=living)
+        names = ", ".join(living)
+        raise OpError("still-alive", f"cannot clear the records of {names}: alive", ids=living)
     for record in records:
         key = record["key"]
         for path in ("secrets/%s.yaml", "scripts/%s.sh"):

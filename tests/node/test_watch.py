@@ -333,6 +333,26 @@ def test_a_health_path_that_hangs_holds_nobody_up(helpers: Helpers, deployment: 
     assert helpers().call("ping")["time"] > 0
 
 
+def test_a_milestone_has_the_health_path_asked_at_once(
+    helpers: Helpers, deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.run(a=held(tmp_path, "echo ready to roll"))
+    deployment.helper.close()
+    deployment.helper = helpers(source=patched(("now - self._begun >= 1.0", "now - self._begun >= 600.0")))
+    handler = new_handler()
+    with serving(ThreadingHTTPServer, "127.0.0.1", handler) as port:
+        stream = deployment.helper.stream(
+            "watch",
+            run_dir=str(deployment.run_dir),
+            http=target("127.0.0.1", port),
+            milestones={"demo/a": [["ready", "ready to roll"]]},
+        )
+        stream.until(lambda seen: (seen["http"] or {}).get("code") == 503, "the first answer")
+        handler.status = 200
+        go(tmp_path, 0)
+        stream.until(lambda seen: (seen["http"] or {}).get("code") == 200, "another answer in the same ten minutes")
+
+
 def test_a_health_path_that_never_answers_is_a_timeout(helpers: Helpers, deployment: Deployment) -> None:
     deployment.run(a="exec sleep 300")
     deployment.helper.close()
