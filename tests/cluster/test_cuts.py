@@ -73,7 +73,7 @@ async def bring_up(plan: Plan, connect: Connector) -> None:
 
 async def take_down(plan: Plan, connect: Connector, owner: Owner = FIRST) -> str:
     told: list[Event] = []
-    await asyncio.wait_for(down(plan, connect, told.append, DownOptions(owner)), NEVER)
+    await asyncio.wait_for(down(plan, connect, told.append, DownOptions(owner, grace=1.0)), NEVER)
     outcome = told[-1]
     assert isinstance(outcome, Outcome)
     return outcome.outcome
