@@ -35,7 +35,7 @@ async def locked(fleet: Fleet, host: PlanHost, owner: Owner) -> AsyncIterator[No
         await session.call("lock", {"run_dir": host.run_dir, "owner": {**owner.to_json(), "since": time.time()}})
     except NodeError as error:
         if error.code == "locked":
-            raise held_by(host, error.details.get("owner") or {}) from error
+            raise held_by(host, error.details.get("owner") or {}, error.details.get("helper")) from error
         raise
     try:
         yield
@@ -46,11 +46,19 @@ async def locked(fleet: Fleet, host: PlanHost, owner: Owner) -> AsyncIterator[No
             await session.close()
 
 
-def held_by(host: PlanHost, owner: Json) -> LockedError:
-    """Build the message for a deployment that another controller works on."""
+def held_by(host: PlanHost, owner: Json, helper: int | None) -> LockedError:
+    """Build the message for a deployment that another controller works on.
+
+    Args:
+        host: on which the lock is.
+        owner: what that controller wrote into it.
+        helper: pid of the node helper that holds it for them, where known.
+    """
+    where = f"lock on host {host.host}" + (f", held by its process {helper}" if helper else "")
     return LockedError(
-        f"another sgdeploy works on this deployment: {describe(owner)} (lock on host {host.host})",
-        hint="wait until it has ended; the lock frees itself when that command ends or its connection is lost",
+        f"another sgdeploy works on this deployment: {describe(owner)} ({where})",
+        hint="wait until it has ended; the lock frees itself when that command ends, and a minute after its connection "
+        "is lost",
     )
 
 

@@ -102,8 +102,8 @@ class Channel(Protocol):
         """Say how it ended; to be asked after ``read`` gave ``b""``; waits at most two seconds."""
         ...
 
-    async def close(self) -> None:
-        """Close stdin, which ends the helper; use force after two seconds. Never raises."""
+    async def close(self, pid: int | None) -> None:
+        """Close stdin, which ends the helper, whose pid it is; use force after two seconds. Never raises."""
         ...
 
 

@@ -59,8 +59,9 @@ class LocalChannel:
             return Ending(signal=_signal_name(-code), last_words=words)
         return Ending(code=code, last_words=words)
 
-    async def close(self) -> None:
+    async def close(self, pid: int | None) -> None:
         """Close stdin, wait, kill if it must be."""
+        del pid  # we are its parent
         self._stdin.close()
         if not await self._gone():
             await self.abandon()

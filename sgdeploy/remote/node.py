@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 HELLO = "SGDEPLOY-NODE "
-SILENCE = 120.0
+SILENCE = 60.0
 """Seconds without any request after which the helper ends by itself (the controller pings every 15 s)."""
+FROZEN = 30.0
+"""Seconds of standing still (stopped, a suspended machine) after which its controller has given the helper up: it ends
+then, and does nothing of what has been waiting for it."""
 KIB, MIB = 1 << 10, 1 << 20
 CHUNK = 64 * KIB
 REQUEST_LIMIT = 64 * MIB
@@ -225,14 +228,28 @@ def word(path: str) -> str | None:
     return None if data is None else data.decode("utf-8", "replace").strip()
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder that only we may enter, and those above it."""
+def make_folder(path: Path) -> list[Path]:
+    """Make a folder that only we may enter, and those above it; gives the ones that were made."""
+    missing: list[Path] = []
     try:
-        if not path.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(mode=0o700, exist_ok=True)
+        for folder in (path, *path.parents):
+            if folder.is_dir():
+                break
+            missing.append(folder)
+        return [folder for folder in reversed(missing) if make_one(folder, 0o700 if folder == path else 0o777)]
     except OSError as error:
         raise os_fault(error, path, "make the folder") from error
+
+
+def make_one(folder: Path, mode: int) -> bool:
+    """Make one folder; False where somebody else has made it just now."""
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
 
 
 def remove(path: Path) -> None:
@@ -1478,44 +1495,63 @@ class Locks:
 
     def __init__(self) -> None:
         """Hold none."""
-        self._held: dict[str, int] = {}
+        self._held: dict[Path, tuple[int, list[Path]]] = {}
         self._guard = threading.Lock()
 
     def lock(self, call: Call) -> Json:
         """Take the lock of a run folder, and then write into it who holds it."""
-        folder = call.folder
-        make_folder(folder.path)
-        path = folder.path / "lock"
+        path = call.folder.path / "lock"
         with self._guard:
-            if str(path) in self._held:
-                raise locked_by(read_owner(path))
-            try:
-                descriptor = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                raise os_fault(error, path, "open the lock") from error
-            try:
-                if not wait_until(partial(take, descriptor, fcntl.LOCK_EX), self.RETRY):
-                    raise locked_by(read_owner(path))
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, json.dumps(call["owner"]).encode())
-            except OSError as error:
-                os.close(descriptor)
-                raise os_fault(error, path, "lock") from error
-            except OpError:
-                os.close(descriptor)
-                raise
-            self._held[str(path)] = descriptor
+            if path in self._held:
+                raise locked_by(path)
+            made: set[Path] = set()
+            descriptor = self._take(path, made)
+            self._held[path] = (descriptor, sorted(made, reverse=True))
+            write_owner(descriptor, {**call["owner"], HELPER: os.getpid()})
         return {}
+
+    def _take(self, path: Path, made: set[Path]) -> int:
+        """Open and lock the file. One that its last holder has just put away, with its folder, is made anew."""
+        deadline = time.monotonic() + self.RETRY
+        while True:
+            try:
+                made.update(make_folder(path.parent))
+                descriptor = open_lock(path)
+            except OpError as error:
+                if error.code == "missing" and time.monotonic() < deadline:
+                    continue
+                raise
+            locked = wait_until(partial(take, descriptor, fcntl.LOCK_EX), max(0.0, deadline - time.monotonic()))
+            if is_at(descriptor, path) and locked:
+                return descriptor
+            os.close(descriptor)
+            if time.monotonic() >= deadline:
+                raise locked_by(path)
 
     def unlock(self, call: Call) -> Json:
         """Free the lock; nothing happens where we do not hold it."""
         with self._guard:
-            descriptor = self._held.pop(str(call.folder.path / "lock"), None)
-            if descriptor is not None:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(descriptor, 0)
-                os.close(descriptor)
+            self._release(call.folder.path / "lock")
         return {}
+
+    def release_all(self) -> None:
+        """Free every lock, at the end of the helper."""
+        with self._guard:
+            for path in list(self._held):
+                self._release(path)
+
+    def _release(self, path: Path) -> None:
+        if path not in self._held:
+            return
+        descriptor, made = self._held.pop(path)
+        write_owner(descriptor, {})
+        with contextlib.suppress(OSError):
+            if [entry.name for entry in path.parent.iterdir()] == [path.name]:
+                # Nothing was ever done here: not even the folders stay that were made for the lock.
+                path.unlink()
+                for folder in made or [path.parent]:
+                    folder.rmdir()
+        os.close(descriptor)
 
     @staticmethod
     def owner(call: Call) -> Json:
@@ -1523,7 +1559,7 @@ class Locks:
         path = call.folder.path / "lock"
         try:
             descriptor = os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {"owner": None}
         except OSError as error:
             raise os_fault(error, path, "open the lock") from error
@@ -1531,13 +1567,47 @@ class Locks:
             free = take(descriptor, fcntl.LOCK_SH)
         finally:
             os.close(descriptor)
-        return {"owner": None if free else read_owner(path)}
+        return {"owner": None if free else read_owner(path)[0]}
 
 
-def locked_by(owner: Json) -> OpError:
+HELPER = "helper"
+"""In a lock file: the pid of the node helper that holds it, beside what its controller says of itself."""
+OWNER_SPACE = 1024
+"""Bytes that a lock file keeps, so that its next owner can write itself down on a full disk too."""
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock file; for reading only where the file system has become so, which locks just as well."""
+    try:
+        return os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS or not path.exists():
+            raise os_fault(error, path, "open the lock") from error
+        return os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def write_owner(descriptor: int, owner: Json) -> None:
+    """Write who holds a lock. It is for people: where it cannot be written, the lock holds all the same."""
+    text = json.dumps(owner).encode().ljust(OWNER_SPACE)
+    with contextlib.suppress(OSError):
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+
+
+def locked_by(path: Path) -> OpError:
     """Say who holds a lock."""
+    owner, helper = read_owner(path)
     who = "{}@{} (pid {})".format(*(owner.get(key, "?") for key in ("user", "host", "pid")))
-    return OpError("locked", f"locked by {who}", "wait until that command has ended", owner=owner)
+    hint = "wait until that command has ended"
+    return OpError("locked", f"locked by {who}", hint, owner=owner, helper=helper)
 
 
 def take(descriptor: int, kind: int) -> bool:
@@ -1549,13 +1619,14 @@ def take(descriptor: int, kind: int) -> bool:
     return True
 
 
-def read_owner(path: Path) -> Json:
-    """Read who wrote itself into a lock file."""
+def read_owner(path: Path) -> tuple[Json, int | None]:
+    """Read who wrote itself into a lock file, and which node helper holds it for them."""
     try:
         owner = json.loads(slurp(str(path), CHUNK) or b"")
     except ValueError:
-        return {}
-    return owner if isinstance(owner, dict) else {}
+        owner = {}
+    owner = owner if isinstance(owner, dict) else {}
+    return owner, owner.pop(HELPER, None)
 
 
 # ------------------------------------------------------------------------------------------------- logs and watch
@@ -2351,6 +2422,7 @@ class Server:
         self._writing = threading.Lock()
         self._changing = threading.Lock()
         self._heard = time.monotonic()
+        self._awake = since_boot()
         self._operations: dict[str, Callable[[Call], Json]] = {
             "ping": lambda _: {"time": time.time()},
             "cancel": self._cancel,
@@ -2379,14 +2451,16 @@ class Server:
         threading.Thread(target=self._end_when_silent, daemon=True).start()
         while True:
             line = sys.stdin.buffer.readline(REQUEST_LIMIT)
+            self._end_if_frozen()
             self._heard = time.monotonic()
             if not line.endswith(b"\n"):
-                return
+                break
             outcome = Outcome()
             with outcome:
                 self._take(line)
             if outcome.fault is not None:
                 self._write(None, json.dumps({"id": None, "ok": False, "error": outcome.fault.to_json()}))
+        self._locks.release_all()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -2450,7 +2524,22 @@ class Server:
     def _end_when_silent(self) -> None:
         while time.monotonic() - self._heard < SILENCE:
             time.sleep(1.0)
+            self._end_if_frozen()
+            self._awake = since_boot()
+        self._locks.release_all()
         os._exit(0)
+
+    def _end_if_frozen(self) -> None:
+        """End if we stood still: meanwhile somebody else may have taken over."""
+        still = since_boot() - self._awake
+        if still > FROZEN:
+            os.write(2, b"it stood still for %d s, longer than it is waited for\n" % still)
+            os._exit(1)
+
+
+def since_boot() -> float:
+    """Give the seconds since the machine was booted, those included that it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def hello() -> Json:

@@ -104,7 +104,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        await self._channel.close()
+        await self._channel.close(self._hello.get("pid"))
 
     @contextlib.contextmanager
     def _request(self, op: str, args: Mapping[str, Any] | None) -> Iterator[asyncio.Queue[Json | LostHostError]]:

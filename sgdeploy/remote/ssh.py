@@ -229,13 +229,22 @@ class SshChannel:
         self._process.close()
         await stop(self._listener)
 
-    async def close(self) -> None:
+    async def close(self, pid: int | None) -> None:
         """End the helper, then the connection."""
         with contextlib.suppress(OSError, asyncssh.Error):
             self._process.stdin.write_eof()
-        await within(PATIENCE, self._process.wait_closed())
+        if not await within(PATIENCE, self._process.wait_closed()) and pid is not None:
+            await self._kill(pid)
         await self.abandon()
         await hang_up(self._connection)
+
+    async def _kill(self, pid: int) -> None:
+        """Kill a helper that does not end: one that is stopped would hold its lock for ever.
+
+        Its pid is still its own, since sshd has not told its end. (A signal request of SSH is refused for root.)
+        """
+        with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
+            await bounded(self._connection.run(f"kill -KILL {pid}"), PATIENCE)
 
     async def _listen(self) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):

@@ -124,3 +124,12 @@ async def test_closing_is_quick_and_sure_even_when_hosts_are_gone(inside: Lab, c
     begin = time.monotonic()
     await connect.close_all()
     assert time.monotonic() - begin < 8
+
+
+async def test_closing_ends_a_helper_that_was_stopped(inside: Lab, connectors: Connectors) -> None:
+    """It would hold the lock for ever, and go on with what it was asked once somebody continues it."""
+    connect, host = connectors(), inside.hosts[0]
+    session = (await open_all(inside, connect))[host.name]
+    os.kill(helper_of(host, session), signal.SIGSTOP)
+    await connect.close_all()
+    host.wait_idle()

@@ -31,6 +31,11 @@ def files_of(helper: Helper, folder: Path) -> list[str]:
     return sorted(found["commands"]["find"]["out"].split())
 
 
+def fill(helper: Helper, disk: Path) -> None:
+    """Leave no byte free."""
+    helper.call("gather", commands={"fill": ["sh", "-c", f"head -c 1000000 /dev/zero >{disk}/ballast"]})
+
+
 def test_a_full_disk_is_told_while_preparing(small: tuple[Helper, Path]) -> None:
     helper, disk = small
     big = {"path": "bin/engine.py", "mode": "0644", "text": "x" * 200_000}
@@ -45,8 +50,8 @@ def test_a_full_disk_is_told_while_starting_and_nothing_runs(small: tuple[Helper
     run_dir = f"{disk}/demo/n01"
     scripts = {f"p{number}": f"exec sleep 300 # {number}" for number in range(4)}
     helper.call("prepare", run_dir=run_dir, plan=PLAN, scripts=scripts, files=[])
-    fill = f"head -c 1000000 /dev/zero >{disk}/ballast; truncate -s -9000 {disk}/ballast"
-    helper.call("gather", commands={"fill": ["sh", "-c", fill]})
+    ballast = f"head -c 1000000 /dev/zero >{disk}/ballast; truncate -s -9000 {disk}/ballast"
+    helper.call("gather", commands={"fill": ["sh", "-c", ballast]})
     with pytest.raises(RefusedError, match=r"no-space.*ENOSPC"):
         helper.call("start", run_dir=run_dir, launch=LAUNCH, processes=[process(key) for key in scripts])
     records = helper.call("records", run_dir=run_dir)["processes"]
@@ -66,13 +71,17 @@ def test_a_full_disk_does_not_swallow_an_exit_code(small: tuple[Helper, Path]) -
     watch.cancel()
 
 
-def test_a_lock_on_a_full_disk_is_freed_again(small: tuple[Helper, Path]) -> None:
+def test_a_full_disk_keeps_nobody_from_locking(small: tuple[Helper, Path]) -> None:
+    """What fills disks is logs of what runs, and to stop it takes the lock."""
     helper, disk = small
     run_dir = f"{disk}/demo/n01"
     helper.call("prepare", run_dir=run_dir, plan=PLAN, scripts={}, files=[])
-    helper.call("gather", commands={"fill": ["sh", "-c", f"head -c 1000000 /dev/zero >{disk}/ballast"]})
-    with pytest.raises(RefusedError, match=r"no-space.*/lock"):
-        helper.call("lock", run_dir=run_dir, owner={"user": "me"})
+    helper.call("lock", run_dir=run_dir, owner={"user": "me"})
+    helper.call("unlock", run_dir=run_dir)
+    fill(helper, disk)
+    helper.call("lock", run_dir=run_dir, owner={"user": "you"})
+    assert helper.call("lock_owner", run_dir=run_dir) == {"owner": {"user": "you"}}
+    helper.call("unlock", run_dir=run_dir)
     assert helper.call("lock_owner", run_dir=run_dir) == {"owner": None}
 
 

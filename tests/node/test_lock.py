@@ -20,7 +20,7 @@ def test_a_second_controller_is_refused_and_told_who_holds_it(helpers: Helpers, 
     other = helpers()
     with pytest.raises(RefusedError, match=r"locked by me@laptop \(pid 12\)") as refused:
         other.call("lock", run_dir=str(deployment.run_dir), owner=YOU)
-    assert refused.value.details["owner"] == ME
+    assert refused.value.details == {"owner": ME, "helper": deployment.helper.pid}
     assert other.call("lock_owner", run_dir=str(deployment.run_dir)) == {"owner": ME}
     deployment.call("unlock")
     other.call("lock", run_dir=str(deployment.run_dir), owner=YOU)
@@ -70,6 +70,42 @@ def test_asking_who_holds_it_does_not_keep_others_out(helpers: Helpers, deployme
         deployment.call("unlock")
     for stream in asked:
         assert stream.next() is None
+
+
+@pytest.mark.parametrize("depth", ["", "demo", "demo/n01"])
+@pytest.mark.parametrize("end", ["unlock", "close"])
+def test_nothing_stays_of_a_lock_under_which_nothing_was_done(
+    helpers: Helpers, tmp_path: Path, depth: str, end: str
+) -> None:
+    """What was there before stays; the run folder itself holds nothing then, so it is no loss."""
+    helper, root = helpers(), tmp_path / "root"
+    (root / depth).mkdir(parents=True)
+    helper.call("lock", run_dir=str(root / "demo" / "n01"), owner=ME)
+    assert (root / "demo" / "n01" / "lock").exists()
+    if end == "unlock":
+        helper.call("unlock", run_dir=str(root / "demo" / "n01"))
+    else:
+        helper.close()
+    assert [path.name for path in root.rglob("*")] == (["demo"] if depth else [])
+
+
+def test_a_lock_stays_where_something_was_done(deployment: Deployment) -> None:
+    deployment.call("lock", owner=ME)
+    deployment.call("audit", who="me", what="x")
+    deployment.call("unlock")
+    assert sorted(path.name for path in deployment.run_dir.iterdir()) == ["audit.log", "lock"]
+
+
+def test_whoever_waits_for_a_lock_that_is_put_away_gets_a_true_one(helpers: Helpers, tmp_path: Path) -> None:
+    run_dir, (one, other) = str(tmp_path / "demo" / "n01"), (helpers(), helpers())
+    for _ in range(20):
+        one.call("lock", run_dir=run_dir, owner=ME)
+        waiting = other.stream("lock", run_dir=run_dir, owner=YOU)
+        one.call("unlock", run_dir=run_dir)
+        assert waiting.next() is None
+        assert one.call("lock_owner", run_dir=run_dir) == {"owner": YOU}
+        other.call("unlock", run_dir=run_dir)
+    assert list(tmp_path.iterdir()) == []
 
 
 def refusal(stream: Stream) -> RefusedError | None:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -93,15 +94,26 @@ def test_hangup_and_interrupt_do_not_end_it(node: Helper) -> None:
 
 
 def test_silence_ends_it(helpers: Helpers) -> None:
-    helper = helpers(source=patched(("SILENCE = 120.0", "SILENCE = 1.5")))
+    helper = helpers(source=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
     assert helper.process.wait(PATIENCE) == 0
 
 
 def test_requests_keep_it_from_ending_by_silence(helpers: Helpers) -> None:
-    helper = helpers(source=patched(("SILENCE = 120.0", "SILENCE = 1.5")))
+    helper = helpers(source=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
     for _ in range(6):
         time.sleep(0.5)
         assert helper.call("ping")["time"] > 0
+
+
+def test_what_waited_while_it_stood_still_is_not_done(helpers: Helpers, tmp_path: Path) -> None:
+    """Its controller has given it up by then, and another one may have taken over."""
+    helper = helpers(source=patched(("FROZEN = 30.0", "FROZEN = 0.5")))
+    os.kill(helper.pid, signal.SIGSTOP)
+    helper.stream("prepare", run_dir=str(tmp_path / "demo" / "n01"), plan={}, scripts={"a": "exit 0"})
+    time.sleep(1.6)  # what is waited for is that nothing happens: longer than the bound, and than a tick of its clock
+    os.kill(helper.pid, signal.SIGCONT)
+    assert helper.process.wait(PATIENCE) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_its_source_is_small_enough_for_a_slow_line(node: Helper) -> None:

@@ -49,8 +49,9 @@ class Script:
         """Say how it ended."""
         return self._ending or Ending()
 
-    async def close(self) -> None:
+    async def close(self, pid: int | None) -> None:
         """Note it."""
+        del pid
         self.closed = True
 
 
