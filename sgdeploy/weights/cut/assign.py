@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.model import Checkpoint, Dropped, Tensor
-from sgdeploy.weights.cut.names import OFFSET, WEIGHT, Claim, Names, form_of, holds
+from sgdeploy.weights.cut.names import OFFSET, WEIGHT, Claim, Names, first_of, form_of, holds
 from sgdeploy.weights.cut.schema import Family, Layout
 
 Mtp: TypeAlias = Literal["separate", "drop", "inline"]
@@ -151,7 +151,4 @@ def _unknown(names: Sequence[str]) -> list[Problem]:
     for name in names:
         forms.setdefault(form_of(name), []).append(name)
     hint = "a scheme file with a row for it says how it is cut, or `drop`s it: docs/split-weights.md"
-    return [
-        Problem(f"no rule for '{found[0]}'" + (f" ({len(found)} tensors, first shown)" if found[1:] else ""), hint)
-        for found in forms.values()
-    ]
+    return [Problem(f"no rule for {first_of(found)}", hint, code="unknown") for found in forms.values()]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sgdeploy.weights.cut.assign import Assigned, Key
-from sgdeploy.weights.cut.lanes import Misfit, Terms, cut, follow, scale_misfit, weight_cut
+from sgdeploy.weights.cut.lanes import TOLD, Misfit, Terms, cut, follow, scale_misfit, weight_cut
 from sgdeploy.weights.cut.model import Cut, Lane, Parameter, Tensor, View
 from sgdeploy.weights.cut.names import BIAS, SCALES, Claim
 from sgdeploy.weights.cut.schema import EXPERTS
@@ -133,9 +133,11 @@ class Builder:
         if weight is None:
             return Misfit("is a scale without a weight", "the checkpoint is incomplete", "scale")
         misfit = scale_misfit(weight, tensor, self.terms.block)
-        whole = misfit or weight_cut(_length(weight, axis) // row.parts, row, ways, words, self.terms)
+        if misfit is not None:
+            return misfit
+        whole = weight_cut(_length(weight, axis) // row.parts, row, ways, words, self.terms)
         if isinstance(whole, Misfit):
-            return whole
+            return TOLD
         if len(tensor.shape) == 1 and axis == "columns":
             return cut(tensor.rows, tensor.rows)
         block = None if self.terms.block is None else self.terms.block[axis == "columns"]

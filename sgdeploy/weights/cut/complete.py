@@ -8,19 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.assign import Assigned, Depth
 from sgdeploy.weights.cut.model import QUANTISED
-from sgdeploy.weights.cut.names import SCALES, Claim, form_of
+from sgdeploy.weights.cut.names import SCALES, Claim, first_of, form_of
 
 
 def check_scales(assigned: Assigned) -> Iterator[Problem]:
     """Find weights of a quantised type without a scale."""
     need = {module: tensor for module, tensor in assigned.weights.items() if tensor.dtype in QUANTISED}
-    bare = [module for module in need if not assigned.kinds[module] & SCALES]
+    bare = [tensor.name for module, tensor in need.items() if not assigned.kinds[module] & SCALES]
     if not bare:
         return
-    first = need[bare[0]]
-    others = f" (and {len(bare) - 1} more)" if bare[1:] else ""
     message = (
-        f"{first.name}{others} has no weight_scale in any shard (checkpoint looks half quantised: "
+        f"{first_of(bare)} has no weight_scale in any shard (checkpoint looks half quantised: "
         f"{len(need) - len(bare)} of {len(need)} linear weights have scales)"
     )
     hint = (
@@ -59,7 +57,6 @@ def _lacking(alike: Mapping[int, frozenset[str]]) -> Iterator[Problem]:
     for form, count in counts.items():
         lacking = [layer for layer, forms in alike.items() if form not in forms]
         if lacking and count > len(lacking):
-            name = form.replace("*", str(lacking[0]), 1)
-            others = f" (and {len(lacking) - 1} more)" if lacking[1:] else ""
-            message = f"{name}{others} is in no shard, but {count} other layers have theirs"
+            names = [form.replace("*", str(layer), 1) for layer in lacking]
+            message = f"{first_of(names)} is in no shard, but {count} other layers have theirs"
             yield Problem(message, "the checkpoint is incomplete", code="layer-incomplete")

@@ -96,8 +96,9 @@ def check_expected(plan: SplitPlan, sizes: Sizes, expected: Expected, source: st
             what = "draft model (mtp)" if expected.draft else f"pipeline stage {stage}"
             yield Problem(f"with --expect {source}: the plan has no {what}", code="expect")
             continue
-        forms = {(name, form) for key, each in expected.ranks.items() if key[0] == stage for name, form in each.items()}
-        yield from _compare(made, dict(forms), sizes, source, bare=plan.facts.get("layout") == "kunpeng_state")
+        yield from _compare(
+            made, _forms(expected, stage, made), sizes, source, bare=plan.facts.get("layout") == "kunpeng_state"
+        )
 
 
 def _made(plan: SplitPlan, stage: int, *, draft: bool) -> dict[str, Parameter]:
@@ -108,6 +109,17 @@ def _made(plan: SplitPlan, stage: int, *, draft: bool) -> dict[str, Parameter]:
         if (bundle.folder == DRAFT if draft else bundle.folder != DRAFT and bundle.stage == stage)
         for each in bundle.parameters
     }
+
+
+def _forms(expected: Expected, stage: int, made: Mapping[str, Parameter]) -> dict[str, Form]:
+    """Give what the ranks of a stage expect; where they differ, what is not as planned counts."""
+    forms: dict[str, Form] = {}
+    for key, parameters in expected.ranks.items():
+        for name, form in parameters.items() if key[0] == stage else ():
+            each = made.get(name)
+            if name not in forms or (each is not None and forms[name] == (each.dtype, each.shape)):
+                forms[name] = form
+    return forms
 
 
 def _compare(

@@ -29,6 +29,10 @@ class Misfit:
     code: str
 
 
+TOLD = Misfit("", None, "told")
+"""What stands in the way of a scale whose weight cannot be cut: the weight's own misfit says it."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """What the cuts of a model depend on beside their rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from sgdeploy.weights.cut.schema import KIND, Row
 WEIGHT, BIAS, OFFSET = "weight", "bias", "weight_offset"
 SCALES = frozenset({"weight_scale", "weight_scale_inv"})
 
+_DIGITS = re.compile(r"([0-9]+)")
 _NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.)")
 
 _ENDINGS = (
@@ -92,6 +93,12 @@ class Names:
 def form_of(name: str) -> str:
     """Give the form of a name: what it is without its numbers, ``model.layers.*.mlp.gate_proj.weight``."""
     return _NUMBER.sub("*", name)
+
+
+def first_of(names: Collection[str]) -> str:
+    """Name the first, numbers taken as numbers, and how many more there are: ``NAME (and 4 more)``."""
+    first = min(names, key=lambda name: [int(part) if part.isdigit() else part for part in _DIGITS.split(name)])
+    return first + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
 
 
 def holds(condition: str, config: Mapping[str, Any]) -> bool:

@@ -14,9 +14,9 @@ from sgdeploy.weights.cut import bundles, complete, proof
 from sgdeploy.weights.cut.assign import Assigned, Assigner, Depth, Key, Mtp
 from sgdeploy.weights.cut.book import family
 from sgdeploy.weights.cut.build import Builder, Wrong
-from sgdeploy.weights.cut.lanes import Terms
+from sgdeploy.weights.cut.lanes import TOLD, Misfit, Terms
 from sgdeploy.weights.cut.model import Bundle, Checkpoint, Parameter, SplitPlan
-from sgdeploy.weights.cut.names import Claim, Names, form_of
+from sgdeploy.weights.cut.names import Claim, Names, first_of, form_of
 from sgdeploy.weights.cut.schema import EXPERTS, Family, Layout, Row, Scheme
 from sgdeploy.weights.cut.sizes import WHOLE, Sizes, check_sizes, stages
 
@@ -181,15 +181,15 @@ def _file_layer(key: Key, claim: Claim, depth: Depth) -> int:
 
 def _misfits(wrong: Sequence[Wrong]) -> list[Problem]:
     """Say each kind of misfit once, with the first tensor and how many there are."""
-    groups: dict[tuple[str, str], list[Wrong]] = {}
+    groups: dict[tuple[str, Misfit], list[str]] = {}
     for name, misfit in wrong:
-        groups.setdefault((form_of(name), misfit.reason), []).append((name, misfit))
+        if misfit is TOLD:
+            continue
+        groups.setdefault((form_of(name), misfit), []).append(name)
     problems = []
-    for found in groups.values():
-        name, misfit = found[0]
-        others = f" (and {len(found) - 1} more)" if found[1:] else ""
+    for (_, misfit), names in groups.items():
         glue = " " if misfit.reason.split(" ", 1)[0] in {"is", "has"} else ": "
-        problems.append(Problem(f"{name}{others}{glue}{misfit.reason}", misfit.hint, code=misfit.code))
+        problems.append(Problem(f"{first_of(names)}{glue}{misfit.reason}", misfit.hint, code=misfit.code))
     return problems
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.model import Bundle, Checkpoint, Parameter, Piece, SplitPlan, Tensor
+from sgdeploy.weights.cut.names import first_of
 
 _Span = tuple[int, int, int]
 """First byte, length and stride (0 for a contiguous one) of what is taken from a tensor."""
@@ -46,8 +47,7 @@ def prove(plan: SplitPlan, checkpoint: Checkpoint, tp: int) -> Iterator[Problem]
             yield from _parameter(bundle, parameter, where, covered, tp)
     left = [t.name for t in checkpoint.tensors.values() if t.size and (t.shard, t.offset) not in covered]
     if left:
-        others = f" (and {len(left) - 1} more)" if left[1:] else ""
-        yield Problem(f"{left[0]}{others} goes nowhere and is not listed as dropped", code="proof")
+        yield Problem(f"{first_of(left)} goes nowhere and is not listed as dropped", code="proof")
 
 
 def _where(checkpoint: Checkpoint) -> _Where:

@@ -22,19 +22,28 @@ def locked(target: Path) -> Iterator[None]:
         LockedError: another process is at work there; it is named.
     """
     path = target / LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _acquire(path)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LockedError(
-                f"another split-weights ({_owner(descriptor)}) is writing to {target}", hint="wait until it has ended"
-            ) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps({"pid": os.getpid(), "host": os.uname().nodename}).encode())
         yield
-        path.unlink(missing_ok=True)
     finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(path: Path) -> int:
+    """Open and lock the file; one that its last owner has taken away in between is made anew."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"another split-weights ({_owner(descriptor)}) is writing to {path.parent}"
+            os.close(descriptor)
+            raise LockedError(message, hint="wait until it has ended") from error
+        if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
         os.close(descriptor)
 
 

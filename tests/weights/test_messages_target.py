@@ -1,0 +1,94 @@
+"""Targets that cannot be written to, and runtimes that want something else."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sgdeploy.weights.disk import target
+from tests.weights.conftest import Call
+from tests.weights.planning import DATA
+from tests.weights.tiny import TINY, deepseek, deepseek_config, write_model
+
+KUNPENG = ("--scheme", "kunpeng", "--tp", 8, "--dp", 2)
+
+# What can be wrong with the target
+
+
+def test_paths_that_cannot_be_a_target(model: Path, tmp_path: Path, call: Call) -> None:
+    odd = call("--model", model, "--out", tmp_path / "a[1]", *KUNPENG)
+    assert odd.code == 2
+    assert "contains '[': SGLang passes it to glob and will not find the files" in odd.err
+    inside = call("--model", model, "--out", model / "data", *KUNPENG)
+    assert (inside.code, (model / "data").exists()) == (2, False)
+    assert "output lies inside the model directory" in inside.err
+    assert "is the model directory itself" in call("--model", model, "--out", model, *KUNPENG).err
+    (tmp_path / "file").touch()
+    assert "is no folder" in call("--model", model, "--out", tmp_path / "file", *KUNPENG).err
+
+
+def test_foreign_files_would_be_loaded_too(model: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    foreign = out / "model-rank-0-part-0.safetensors.safetensors"
+    foreign.write_text("old")
+    (out / "config.json").write_text("mine")
+    found = call("--model", model, "--out", out, *KUNPENG)
+    assert found.code == 2
+    assert f"{foreign} is not from this plan and would be loaded as well" in found.err
+    assert f"{out / 'config.json'} exists already and was not written by this plan" in found.err
+    assert foreign.read_text() == "old"
+    assert {path.name for path in out.iterdir()} == {foreign.name, "config.json"}
+
+
+def test_another_plans_split_is_left_alone(model: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    assert call("--model", model, "--out", out, *KUNPENG).code == 0
+    (out / "mine.txt").touch()
+    found = call("--model", model, "--out", out, "--scheme", "kunpeng", "--tp", 8, "--dp", 1)
+    assert found.code == 8
+    assert f"{out} holds a split by another plan: dp 2 there, 1 here" in found.err
+    assert "--start-over" in found.err
+    assert call("verify", out).code == 0
+    assert call("--model", model, "--out", out, "--scheme", "kunpeng", "--tp", 8, "--dp", 1, "--start-over").code == 0
+    assert call("verify", out).code == 0
+    assert (out / "mine.txt").exists()
+
+
+def test_one_writer_at_a_time(model: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with (out / ".sgdeploy-split.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(json.dumps({"pid": 4242, "host": os.uname().nodename}))
+        lock.flush()
+        found = call("--model", model, "--out", out, *KUNPENG)
+    assert found.code == 4
+    assert f"another split-weights (pid 4242) is writing to {out}" in found.err
+    assert call("--model", model, "--out", out, *KUNPENG).code == 0
+
+
+def test_too_little_space(model: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setattr(target, "free_space", lambda folder: 70_000 if folder == out else 0)
+    found = call("--model", model, "--out", out, *KUNPENG, "--nnodes", 2)
+    assert found.code == 3
+    assert f"need 569.6 kB on {out}, 70.0 kB free. With --node-rank each node needs " in found.err
+    assert not list(out.glob("model-rank-*"))
+
+
+def test_a_runtime_that_wants_something_else(tmp_path: Path, call: Call) -> None:
+    size = replace(TINY, hidden=256, vocabulary=1024, inter=1024, expert_inter=256, mtp=0)
+    model = write_model(tmp_path / "model", deepseek(size), deepseek_config(size))
+    fits = DATA / "runtime_manifests" / "v3_tp4_dp2_ep4_w8a8.json"
+    words = ("--model", model, "--plan", "--tp", 4, "--dp", 2, "--ep", 4, "--expect", fits)
+    assert call(*words).code == 0
+    found = call(*words, "--class", "fused_qkv_a=attention")
+    assert found.code == 2
+    first = "8 parameters differ, first model.layers.0.self_attn.fused_qkv_a_proj_with_mqa.weight: "
+    assert f"{first}plan I8 [24, 256], runtime I8 [48, 256]\n  hint: try --class fused_qkv_a=whole\n" in found.err
