@@ -13,19 +13,24 @@ from sgdeploy.profile.messages import got
 from sgdeploy.profile.scalars import Secret
 from sgdeploy.profile.suggest import did_you_mean
 
-Kind: TypeAlias = Literal["text", "whole", "number", "size", "switch", "on-off", "json", "json-list", "json-text"]
+Kind: TypeAlias = Literal[
+    "text", "whole", "number", "share", "size", "switch", "on-off", "json", "json-list", "json-text"
+]
 """What a flag takes.
 
-``size`` is a whole number or one with a unit (``4k``); ``switch`` is there or not; ``on-off`` has a ``--no-`` form;
-``json`` and ``json-list`` are written as YAML; ``json-text`` takes YAML or any text (a file name, often).
+``share`` is a number that is part of a whole, such as the memory; ``size`` is a whole number or one with a unit
+(``4k``); ``switch`` is there or not; ``on-off`` has a ``--no-`` form; ``json`` and ``json-list`` are written as YAML;
+``json-text`` takes YAML or any text (a file name, often).
 """
 
 _SIZE = re.compile(r"\d+[KMGT]?|\d+(\.\d+)?[kmgt]")
 _SHOWN_CHOICES = 8
+_PERCENT = 100
 _TAKES: dict[Kind, str] = {
     "text": "a text",
     "whole": "a whole number",
     "number": "a number",
+    "share": "a number above 0 and at most 1",
     "size": "a whole number or one with a unit (4k = 4000, 4K = 4096)",
     "switch": "true or false",
     "on-off": "true or false",
@@ -97,15 +102,21 @@ def _check_secret(spec: FlagSpec, path: KeyPath, *, listed: bool) -> list[Proble
 def _fits(kind: Kind, value: object) -> bool:
     if isinstance(value, bool):
         return kind in {"switch", "on-off"}
-    if isinstance(value, float):
-        return kind == "number" and math.isfinite(value)
-    if isinstance(value, int):
-        return kind in {"whole", "number", "size"}
+    if isinstance(value, int | float):
+        return _fits_number(kind, value)
     if isinstance(value, str):
         return kind in {"text", "json-text"} or (kind == "size" and _SIZE.fullmatch(value) is not None)
     if isinstance(value, list):
         return kind in {"json", "json-list", "json-text"}
     return isinstance(value, dict) and kind in {"json", "json-text"}
+
+
+def _fits_number(kind: Kind, value: float) -> bool:
+    if kind == "share":
+        return 0 < value <= 1
+    if isinstance(value, int):
+        return kind in {"whole", "number", "size"}
+    return kind == "number" and math.isfinite(value)
 
 
 def _not_plain(value: object) -> bool:
@@ -122,7 +133,9 @@ def _takes(spec: FlagSpec) -> str:
 
 
 def _type_hint(spec: FlagSpec, value: object) -> str | None:
-    if spec.kind in {"whole", "number", "size"} and isinstance(value, str):
+    if spec.kind == "share" and isinstance(value, int | float) and 1 < value <= _PERCENT:
+        return f"for {value} percent write {value / _PERCENT:g}"
+    if spec.kind in {"whole", "number", "share", "size"} and isinstance(value, str):
         try:
             float(value)
         except ValueError:

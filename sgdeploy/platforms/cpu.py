@@ -82,7 +82,7 @@ class Cpu(Platform):
         remarks = []
         if flags.get("mem-fraction-static") is None and flags.get("max-total-tokens") is None:
             message = "neither mem-fraction-static nor max-total-tokens bounds the KV cache on a CPU node"
-            hint = "set one of them, such as `max-total-tokens: 8192`"
+            hint = "set one of them in `engine.flags`, such as `max-total-tokens: 8192`"
             remarks.append(Remark("flags", "", message, hint, "warning", "memory-unbounded"))
         bind = env.get(BIND)
         if isinstance(bind, str) and bind != "all" and len(bind.split("|")) != shape.ranks_per_node:

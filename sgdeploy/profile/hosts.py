@@ -28,6 +28,7 @@ _DOTTED = re.compile(r"\d+(?:\.\d+)+", re.ASCII)
 _NO_LETTER = re.compile(r"[\d.-]+", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PLACEHOLDER = re.compile(r".*xxx.*|x(?:[.:]x)+.*|<.*>?|.*\{\{.*", re.IGNORECASE)
+_FILE = re.compile(r".+\.(te?xt|lst|list|hosts|csv|ya?ml|json|ini|conf)", re.IGNORECASE)
 _MAX_NAME = 253
 _MAX_OCTET = 255
 
@@ -251,6 +252,8 @@ def _literal(word: str, offset: int, shown: str = "") -> tuple[str, Literal["nam
     if _NO_LETTER.fullmatch(word):
         hint = 'write the prefix too: "10.0.0. | 1-16" or "node[1-16]"'
         raise HostRangeError(f"`{word}` is neither a host name nor an address", offset, width, hint)
+    if _FILE.fullmatch(word):
+        raise HostRangeError(f"`{word}` looks like a file, not like a host", offset, width, f"write {{file: {word}}}")
     if not _NAME.fullmatch(word) or len(word) > _MAX_NAME or ".." in word:
         raise HostRangeError(f"`{word}` is no host name", offset, width, _name_hint(word))
     return word, "name"

@@ -48,6 +48,12 @@ _EXAMPLES: dict[KeyPath, str] = {
     ("decode",): "write decode: {hosts: …, parallel: {tp: …}}, or several by name",
     ("router",): "write router: {host: …}",
 }
+_EXAMPLES_BELOW: dict[str | int, str] = {
+    "hosts": 'write hosts: my-group, or a range such as hosts: "node[01-16]"',
+    "host": "write host: name-of-the-host",
+    "path": "write path: /path/of/the/weights",
+}
+"""Examples of keys that are needed below others."""
 
 
 def dotted(path: KeyPath) -> str:
@@ -124,7 +130,7 @@ def _path(one: ErrorDetails, tree: Any) -> KeyPath:
 
 def _missing(path: KeyPath) -> Problem:
     where = f" in `{dotted(path[:-1])}`" if len(path) > 1 else ""
-    hint = _EXAMPLES.get(path)
+    hint = _EXAMPLES.get(path) or _EXAMPLES_BELOW.get(path[-1])
     return Problem(f"the key `{path[-1]}` is missing{where}", hint, path, at="key", code="key-missing")
 
 

@@ -73,7 +73,8 @@ def read(path: Path, name: str, folder: Path, asked: Place | None = None) -> Sou
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        return Problem(f"there is no file {name}", _near(path), place=where, code="file-missing")
+        beside = "a path counts from the folder of the file that names it" if asked else None
+        return Problem(f"there is no file {name}", _near(path) or beside, place=where, code="file-missing")
     except IsADirectoryError:
         hint = "name a file inside it"
         return Problem(f"{name} is a folder, not a file", hint, place=where, code="file-unreadable")

@@ -188,6 +188,7 @@ def test_every_flag_survives_a_round_trip_through_its_own_kind(stock: Catalogue)
         "text": "x",
         "whole": 3,
         "number": 0.5,
+        "share": 0.88,
         "size": "2k",
         "switch": True,
         "on-off": True,
@@ -212,6 +213,18 @@ def test_every_flag_survives_a_round_trip_through_its_own_kind(stock: Catalogue)
             None,
         ),
         (
+            {"mem-fraction-static": 88},
+            "flag-type",
+            "`mem-fraction-static` takes a number above 0 and at most 1, got the number 88",
+            "for 88 percent write 0.88",
+        ),
+        (
+            {"mem-fraction-static": 0},
+            "flag-type",
+            "`mem-fraction-static` takes a number above 0 and at most 1, got the number 0",
+            None,
+        ),
+        (
             {"page-size": "64"},
             "flag-type",
             '`page-size` takes a whole number, got the text "64"',
@@ -229,7 +242,7 @@ def test_every_flag_survives_a_round_trip_through_its_own_kind(stock: Catalogue)
         (
             {"mem-fraction-static": float("nan")},
             "flag-type",
-            "`mem-fraction-static` takes a number, got the number nan",
+            "`mem-fraction-static` takes a number above 0 and at most 1, got the number nan",
             None,
         ),
         (
