@@ -82,7 +82,9 @@ def _failed(event: ProcessFailed) -> list[Text]:
 
 @event_lines.register
 def _completion(event: Completion) -> list[Text]:
-    head = f"completion: {plural(event.tokens, 'token')} in {event.seconds:.2f} s"
+    first = "" if event.first_token is None else f", the first after {event.first_token:.2f} s"
+    prefill = "" if event.prefill is None else f", by {clean(event.prefill)}"
+    head = f"completion: {plural(event.tokens, 'token')} in {event.seconds:.2f} s{first}{prefill}"
     prompt, rest = event.prompt[:PROMPT_SHOWN], len(event.prompt) - PROMPT_SHOWN
     more = f" and {plural(rest, 'character')} more" if rest > 0 else ""
     return [Text.assemble((head, "green"), f": {clean(prompt)!r}{more} → {clean(event.text)!r}")]

@@ -14,6 +14,7 @@ from itertools import combinations, pairwise
 from typing import TypeAlias
 
 from sgdeploy.deploy.events import Note, Tell
+from sgdeploy.plan.check_router import OFF, SPLITS_FROM
 from sgdeploy.plan.model import FrontDoor, Process, Worker
 from sgdeploy.remote.base import Json
 from sgdeploy.words import plural
@@ -24,6 +25,11 @@ Ask: TypeAlias = "Callable[[str, str, Json | None], Awaitable[tuple[Json, str]]]
 WORKERS = "/workers"
 TRIES = 40
 """With two prefill instances a try is right in a third to a half of the cases (in 20 starts 16 were the most)."""
+
+ABSOLUTE, RELATIVE = "--balance-abs-threshold", "--balance-rel-threshold"
+INTERVAL = "--bucket-adjust-interval-secs"
+DEFAULTS = {ABSOLUTE: "64", RELATIVE: "1.5", INTERVAL: "5"}
+"""The router's own values, where its command line does not say them."""
 
 SETTLED = 15.0
 """Seconds for a worker to leave the router's list, or to come back to it; it answers health within one."""
@@ -100,6 +106,26 @@ class Buckets:
             if (url in await self._rows()) is listed:
                 return
             await asyncio.sleep(PAUSE)
+
+
+def expectation(router: Process, door: FrontDoor) -> str:
+    """Say in a sentence or two what a router with these settings does with short and long prompts."""
+    said = dict(pairwise(router.argv))
+    first, *others = [worker.unit for worker in door.workers if worker.role == "prefill"]
+    limit, factor = int(said.get(ABSOLUTE, DEFAULTS[ABSOLUTE])), said.get(RELATIVE, DEFAULTS[RELATIVE])
+    interval = said.get(INTERVAL, DEFAULTS[INTERVAL])
+    load = f"when the instances differ by more than {limit:,} characters and by the factor {factor} within {interval} s"
+    if limit < SPLITS_FROM:
+        return (
+            f"the router places prompts by load, whatever their length, {load}: one long prompt is enough, and long "
+            f"ones land on every instance; `router.bucket.balance_abs_threshold: {OFF}` makes length decide"
+        )
+    exception = "" if limit >= OFF else f"; {load}, load decides"
+    return (
+        f"every prompt goes to {first} until one interval of {interval} s with traffic is over; then longer ones go to "
+        f"{', '.join(others)}. The boundary is the length at which the sorted prompts of an interval reach half of "
+        f"their characters, so it moves with the traffic{exception}"
+    )
 
 
 def addition(worker: Worker) -> Json:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from sgdeploy.deploy.events import Completion
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.plan.model import FrontDoor
+from sgdeploy.deploy.served import Tally
+from sgdeploy.plan.model import FrontDoor, Plan
 from sgdeploy.remote.base import Json
 
 PROMPT = "The capital of France is"
@@ -39,12 +41,14 @@ class Served:
         text: the generated text.
         seconds: from request to answer, measured on the node.
         prompt: what was asked.
+        first_token: seconds from the request to the first text, None where the server did not stream.
     """
 
     tokens: int
     text: str
     seconds: float
     prompt: str
+    first_token: float | None = None
 
 
 class NoCompletionError(Exception):
@@ -70,6 +74,7 @@ async def complete(
         "max_tokens": MAX_TOKENS,
         "api_key": api_key,
         "timeout": REQUEST_LIMIT,
+        "stream": True,
     }
     last = ""
     for number in range(tries):
@@ -77,11 +82,24 @@ async def complete(
             await asyncio.sleep(PAUSE)
         answer = await session.call("complete", arguments, limit=REQUEST_LIMIT + SLACK)
         if answer["status"] == HTTPStatus.OK and answer["tokens"] > 0:
-            return Served(answer["tokens"], answer["text"], answer["seconds"], prompt)
+            return Served(answer["tokens"], answer["text"], answer["seconds"], prompt, answer.get("first_token"))
         last = _wrong(answer)
         if answer["status"] not in RETRIED:
             break
     raise NoCompletionError(f"{door.url}/v1/completions {last}")
+
+
+async def told(fleet: Fleet, plan: Plan, secrets: Mapping[str, str], prompt: str) -> Completion:
+    """Send a completion, and find out which prefill served it where the router tells.
+
+    Raises:
+        NoCompletionError, LostHostError, NodeError: as ``complete``.
+    """
+    tally = Tally(fleet, plan)
+    before = await tally.counts()
+    served = await complete(fleet, plan.front_door, secrets, prompt)
+    prefill = await tally.since(before)
+    return Completion(served.tokens, served.text, served.seconds, served.prompt, served.first_token, prefill)
 
 
 def _wrong(answer: Json) -> str:
@@ -89,7 +107,7 @@ def _wrong(answer: Json) -> str:
     if status is None:
         return f"gave no answer: {answer['error']}"
     if status == HTTPStatus.OK:
-        return "answered 200, but with no token in it"
+        return "answered 200, but with no token in it" + (f": {answer['error']}" if answer["error"] else "")
     if status == HTTPStatus.UNAUTHORIZED:
         return "answered 401: it wants an API key; set the flag `api-key: ${env:NAME}` in the profile"
     return f"answered {status}: {answer['error']}"

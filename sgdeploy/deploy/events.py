@@ -122,13 +122,24 @@ class ProcessFailed(Event):
 
 @dataclass(frozen=True)
 class Completion(Event):
-    """The completion that proves that the deployment serves."""
+    """A completion that proves that the deployment serves.
+
+    Attributes:
+        tokens: that were generated.
+        text: that was generated.
+        seconds: from request to answer, measured on the front door's host.
+        prompt: what was asked.
+        first_token: seconds until the first text came, null where the server did not stream.
+        prefill: unit of the prefill that served it (``prefill/short``), null where there is only one, or nobody tells.
+    """
 
     kind: ClassVar[str] = "completion"
     tokens: int
     text: str
     seconds: float
     prompt: str
+    first_token: float | None = None
+    prefill: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 
-from sgdeploy.deploy.completion import LONG_PROMPT, PROMPT, NoCompletionError, complete
-from sgdeploy.deploy.events import Completion, HostState, Note, Outcome, Step, Tell
+from sgdeploy.deploy.buckets import by_buckets, expectation
+from sgdeploy.deploy.completion import LONG_PROMPT, PROMPT, NoCompletionError, told
+from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
 from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.lock import locked
@@ -139,24 +140,27 @@ class _Run:
             return
         door = self.plan.front_door
         key = None if door.api_key is None else self.options.secrets.get(door.api_key.variable)
-        for router in (process for process in self.plan.processes if process.role == "router"):
+        routers = [process for process in self.plan.processes if process.role == "router"]
+        for router in routers:
             await watch.guard(workers_counted(self.fleet, router, door, key, self.tell))
         self._step("one completion through the front door")
         await watch.guard(self._prove())
+        for router in filter(by_buckets, routers):
+            self.tell(Note(expectation(router, door), hosts=(router.host,)))
         self.tell(Outcome("ready", f"{self.plan.name} serves at {door.url}", self.seconds))
 
     async def _prove(self) -> None:
         door = self.plan.front_door
-        for prompt in (PROMPT, LONG_PROMPT) if self.plan.topology == "two-bucket-prefill" else (PROMPT,):
-            try:
-                served = await complete(self.fleet, door, self.options.secrets, prompt)
-            except NoCompletionError as error:
-                server = next(p for p in self.plan.on_host(door.host) if p.listens.get("http") == door.port)
-                raise StartupError(
-                    "every rank looks ready, but no completion came back",
-                    [ProcessFault(server.id, server.host, str(error), log=server.log)],
-                ) from error
-            self.tell(Completion(served.tokens, served.text, served.seconds, served.prompt))
+        prompts = (PROMPT, LONG_PROMPT) if self.plan.topology == "two-bucket-prefill" else (PROMPT,)
+        try:
+            for prompt in prompts:
+                self.tell(await told(self.fleet, self.plan, self.options.secrets, prompt))
+        except NoCompletionError as error:
+            server = next(p for p in self.plan.on_host(door.host) if p.listens.get("http") == door.port)
+            raise StartupError(
+                "every rank looks ready, but no completion came back",
+                [ProcessFault(server.id, server.host, str(error), log=server.log)],
+            ) from error
 
     @asynccontextmanager
     async def _undone_on_failure(self) -> AsyncIterator[None]:

@@ -31,6 +31,7 @@ STORY: tuple[Event, ...] = (
     Note("records are put away"),
     FAILED,
     Completion(16, "Paris\x07 of course", 0.84, "The capital of France is"),
+    Completion(8, " x", 0.5, "Hi", first_token=0.123, prefill="prefill/long"),
     Outcome("ready", "big serves at http://10.0.0.1:30000", 35.2),
 )
 
@@ -54,6 +55,7 @@ def test_plain_lines() -> None:
           | no such file
           log: /run/r00.log
         completion: 16 tokens in 0.84 s: 'The capital of France is' → 'Paris\\x07 of course'
+        completion: 8 tokens in 0.50 s, the first after 0.12 s, by prefill/long: 'Hi' → ' x'
         ready: big serves at http://10.0.0.1:30000 (35 s)
         """).lstrip("\n")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sgdeploy.deploy import buckets as buckets_module
-from sgdeploy.deploy.buckets import TRIES, by_buckets, misplaced
+from sgdeploy.deploy.buckets import TRIES, by_buckets, expectation, misplaced
 from sgdeploy.deploy.events import Note
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.router import workers_counted
@@ -144,3 +144,37 @@ async def test_an_order_that_never_comes_is_told() -> None:
     assert message == (
         f"the router's buckets are not in the planned order ({URLS[0]} < {URLS[1]}) after {TRIES} attempts"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ("--balance-abs-threshold", "1000000000", "--bucket-adjust-interval-secs", "7"),
+            (
+                "every prompt goes to prefill/short until one interval of 7 s with traffic is over; then longer ones "
+                "go to prefill/long. The boundary is the length at which the sorted prompts of an interval reach half "
+                "of their characters, so it moves with the traffic"
+            ),
+        ),
+        (
+            ("--balance-abs-threshold", "200000", "--balance-rel-threshold", "2.5"),
+            (
+                "every prompt goes to prefill/short until one interval of 5 s with traffic is over; then longer ones "
+                "go to prefill/long. The boundary is the length at which the sorted prompts of an interval reach half "
+                "of their characters, so it moves with the traffic; when the instances differ by more than 200,000 "
+                "characters and by the factor 2.5 within 5 s, load decides"
+            ),
+        ),
+        (
+            (),
+            (
+                "the router places prompts by load, whatever their length, when the instances differ by more than 64 "
+                "characters and by the factor 1.5 within 5 s: one long prompt is enough, and long ones land on every "
+                "instance; `router.bucket.balance_abs_threshold: 1000000000` makes length decide"
+            ),
+        ),
+    ],
+)
+def test_what_to_expect_is_said_with_the_numbers_of_the_settings(words: tuple[str, ...], expected: str) -> None:
+    assert expectation(router("--prefill-policy", "bucket", *words), DOOR) == expected
