@@ -54,7 +54,7 @@ def _host(event: HostState) -> list[Text]:
 
 @event_lines.register
 def _rank(event: RankState) -> list[Text]:
-    if not event.changed:
+    if not event.changed or event.phase == "started":  # its host has just said that it started it
         return []
     phase = f", {clean(event.phase)}" if event.phase not in {"", event.state} else ""
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sgdeploy.deploy.completion import NoCompletionError, complete
@@ -44,7 +44,7 @@ async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -
         records = await read_records(fleet)
         unreachable.update({fault.host: fault.reason for fault in records.faults})
         running = records.plans[0] if records.plans else plan
-        watch = await _look(fleet, running, [name for name, found in records.hosts.items() if found.processes])
+        watch = await _look(fleet, running, records)
         wrong = await _completion(fleet, running, watch, unreachable, secrets)
         return _report(running, plan, records, watch, unreachable, await _owner(fleet, plan), wrong)
     finally:
@@ -55,12 +55,14 @@ def _silent(_event: Event) -> None:
     """Status tells once, at the end."""
 
 
-async def _look(fleet: Fleet, plan: Plan, hosts: Collection[str]) -> Watch:
+async def _look(fleet: Fleet, plan: Plan, records: Records) -> Watch:
     """Listen to the hosts that have something on record; the others have nothing to say."""
-    there = Fleet({name: fleet.sessions[name] for name in hosts})
-    async with watching(there, plan, _silent) as watch:
-        watch.started(process for process in plan.processes if process.host in hosts)
-        await watch.observe_for(LOOK if hosts else 0.0)
+    recorded = {process.id for found in records.hosts.values() for process in found.processes}
+    there = [process for process in plan.processes if process.id in recorded]
+    hosts = Fleet({process.host: fleet.sessions[process.host] for process in there})
+    async with watching(hosts, plan, _silent) as watch:
+        watch.started(there)
+        await watch.observe_for(LOOK, [process.id for process in there])
     return watch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
@@ -15,7 +15,7 @@ from sgdeploy.engine.milestones import milestone_sets
 from sgdeploy.errors import RemoteError, SgdeployError, StartupError, WaitTimeoutError
 from sgdeploy.health.deployment import DeploymentHealth
 from sgdeploy.health.states import Observation, Transition
-from sgdeploy.health.verdict import Failed, Ready, TimedOut, Verdict, Waiting
+from sgdeploy.health.verdict import Failed, TimedOut, Verdict, Waiting
 from sgdeploy.plan.model import Limits, Plan, PlanHost, Process
 from sgdeploy.remote.base import Json, LostHostError, NodeError, NodeSession
 from sgdeploy.words import plural
@@ -151,10 +151,13 @@ class Watch:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def observe_for(self, seconds: float) -> None:
-        """Take in what the hosts say for some seconds, or until every process is decided; never raises."""
+    async def observe_for(self, seconds: float, ids: Collection[str]) -> None:
+        """Take in what the hosts say for some seconds, or until each of these processes is decided; never raises.
+
+        One that failed decides nothing about the others: their hosts may just not have spoken yet.
+        """
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not isinstance(self._judge(), Ready | Failed):
+        while time.monotonic() < end and not self.health.decided(ids):
             await self._step(min(TICK, end - time.monotonic()))
 
     def _judge(self) -> Verdict:

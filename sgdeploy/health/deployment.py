@@ -14,6 +14,7 @@ from sgdeploy.health.verdict import Failed, Ready, TimedOut, Verdict, Waiting
 from sgdeploy.plan.model import Limits, Plan
 
 _BAD: tuple[State, ...] = ("failed", "lost")
+_UNDER_WAY: tuple[State, ...] = ("planned", "starting", "loading", "warming")
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ class DeploymentHealth:
     def ready(self, ids: Collection[str]) -> bool:
         """Tell whether all of these processes are ready (a stage, or an instance)."""
         return all(self._done(self.processes[name]) for name in ids)
+
+    def decided(self, ids: Collection[str]) -> bool:
+        """Tell whether none of these processes is still on its way: each is ready, or will not be."""
+        return not any(self.processes[name].state in _UNDER_WAY for name in ids)
 
     @property
     def failures(self) -> tuple[ProcessHealth, ...]:

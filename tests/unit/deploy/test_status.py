@@ -43,6 +43,15 @@ async def test_a_dead_rank_is_degraded_with_its_reason() -> None:
     assert [row.reason for row in seen.processes] == ["", "exit code 3"]
 
 
+async def test_a_dead_rank_hides_no_other_whose_host_speaks_later() -> None:
+    plan = make_plan(3)
+    hosts = running(plan)
+    for process, words in zip(plan.processes, (0, 1, 20), strict=True):
+        hosts.nodes[process.host].script = [{"observations": []}] * words + [{"observations": [dead(process)]}]
+    seen = await status(plan, hosts, {})
+    assert [row.reason for row in seen.processes] == ["exit code 3"] * 3
+
+
 async def test_a_rank_that_still_loads_is_starting() -> None:
     plan = make_plan()
     hosts = running(plan)
