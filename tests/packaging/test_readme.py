@@ -26,7 +26,7 @@ def test_its_profile_becomes_256_processes(tmp_path: Path) -> None:
 
 
 def test_its_commands_are_all_there_are() -> None:
-    named = set(re.findall(r"^\| `sgdeploy (\w+)", README, re.MULTILINE))
+    named = set(re.findall(r"^\| `sgdeploy ([\w-]+)", README, re.MULTILINE))
     assert named == {command.name for command in COMMANDS} - {"version"}
 
 
