@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.bundles import DRAFT
 from sgdeploy.weights.cut.model import Parameter, SplitPlan
+from sgdeploy.weights.cut.names import in_words
 from sgdeploy.weights.cut.schema import EXPERTS
 from sgdeploy.weights.cut.sizes import ATTENTION, GLOBAL, WHOLE, Sizes
 
@@ -138,7 +139,8 @@ def _compare(
         if (each.dtype, each.shape) != (dtype, built):
             difference = f"plan {_form(each.dtype, each.shape)}, runtime {_form(dtype, built)}"
             lines.append((name, difference, _rule(each, built, sizes)))
-    lines += [(name, f"plan {list(made[name].shape)}, runtime none", None) for name in made if name not in wanted]
+    extra = sorted(made.keys() - wanted.keys(), key=in_words)
+    lines += [(name, f"plan {_form(made[name].dtype, made[name].shape)}, runtime none", None) for name in extra]
     if lines:
         name, difference, hint = next((line for line in lines if line[2]), lines[0])
         count = f"{len(lines)} parameter{'s' if lines[1:] else ''} differ{'' if lines[1:] else 's'}"
@@ -159,6 +161,4 @@ def _rule(each: Parameter, shape: tuple[int, ...], sizes: Sizes) -> str | None:
     ways = each.ways * ours[differ[0]] / theirs[differ[0]]
     rules = {1: WHOLE, sizes.attention: ATTENTION, sizes.tp: GLOBAL}
     rule = next((rule for number, rule in rules.items() if number == ways), None)
-    if rule is None and ways == int(ways) and sizes.tp % int(ways) == 0:
-        rule = f"socket:{int(ways)}"
     return f"try --class {each.kind}={rule}" if rule else None

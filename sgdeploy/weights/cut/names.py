@@ -95,10 +95,14 @@ def form_of(name: str) -> str:
     return _NUMBER.sub("*", name)
 
 
+def in_words(name: str) -> list[str | int]:
+    """Give a name in parts that sort as people read: layer 2 before layer 10."""
+    return [int(part) if part.isdigit() else part for part in _DIGITS.split(name)]
+
+
 def first_of(names: Collection[str]) -> str:
     """Name the first, numbers taken as numbers, and how many more there are: ``NAME (and 4 more)``."""
-    first = min(names, key=lambda name: [int(part) if part.isdigit() else part for part in _DIGITS.split(name)])
-    return first + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
+    return min(names, key=in_words) + (f" (and {len(names) - 1} more)" if len(names) > 1 else "")
 
 
 def holds(condition: str, config: Mapping[str, Any]) -> bool:
