@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -61,25 +63,26 @@ def test_whose_order_is_drawn(words: tuple[str, ...], expected: bool) -> None:
     ("planned", "listed", "moved"),
     [
         ("ab", "ab", ""),
-        ("ab", "ba", "b"),
+        ("ab", "ba", "ab"),
         ("abc", "abc", ""),
-        ("abc", "bca", "a"),
-        ("abc", "cab", "c"),
-        ("abc", "cba", "bc"),
+        ("abc", "bac", "ab"),
+        ("abc", "bca", "abc"),
+        ("abc", "cab", "cab"),
+        ("abc", "cba", "abc"),
         ("a", "a", ""),
     ],
 )
-def test_as_few_as_possible_move(planned: str, listed: str, moved: str) -> None:
+def test_who_stands_on_the_wrong_side_of_most_others_moves_first(planned: str, listed: str, moved: str) -> None:
     assert "".join(misplaced(planned, listed)) == moved
 
 
 class DrawingRouter(FakeNode):
-    """A host whose router puts a worker that is added where the draw says: in front, or at the end."""
+    """A host whose router puts a worker that is added where the draw says, between 0 (front) and 1 (end)."""
 
-    def __init__(self, listed: tuple[int, ...], draws: str) -> None:
-        """Take the workers as they are listed first, and for each addition ``f`` for front or ``e`` for end."""
+    def __init__(self, places: Mapping[int, float], draws: Iterable[float] = ()) -> None:
+        """Take each worker's place at first, and the place of each addition."""
         super().__init__(PlanHost(host="gw", address="10.0.0.9", ssh="gw", run_dir="/run/d/gw"))
-        self.rows = [self._row(number) for number in listed]
+        self.places = dict(places)
         self.draws = iter(draws)
         self.asked: list[tuple[str, str]] = []
 
@@ -93,12 +96,13 @@ class DrawingRouter(FakeNode):
         if method != "GET":
             self.asked.append((method, path))
         if method == "DELETE":
-            self.rows = [row for row in self.rows if not path.endswith(row["id"])]
+            del self.places[int(path.rpartition("-")[2])]
         if method == "POST":
-            assert body == {"url": URLS[1], "worker_type": "prefill", "bootstrap_port": 9002}
-            row = self._row(2)
-            self.rows = [row, *self.rows] if next(self.draws) == "f" else [*self.rows, row]
-        return {"status": 200 if method == "GET" else 202, "body": json.dumps({"workers": self.rows}), "error": None}
+            number = URLS.index(body["url"]) + 1
+            assert body == {"url": URLS[number - 1], "worker_type": "prefill", "bootstrap_port": 9000 + number}
+            self.places[number] = next(self.draws)
+        rows = [self._row(number) for number in sorted(self.places, key=lambda number: self.places[number])]
+        return {"status": 200 if method == "GET" else 202, "body": json.dumps({"workers": rows}), "error": None}
 
 
 def notes(heard: Heard) -> list[tuple[str, str]]:
@@ -117,33 +121,48 @@ async def arranged(node: DrawingRouter, process: Process = BUCKET) -> Heard:
     return heard
 
 
+def moved(*numbers: int) -> list[tuple[str, str]]:
+    return [asked for number in numbers for asked in (("DELETE", f"/workers/id-{number}"), ("POST", "/workers"))]
+
+
 async def test_the_planned_order_is_left_alone() -> None:
-    node = DrawingRouter((3, 1, 2), "")
+    node = DrawingRouter({3: 0.1, 1: 0.2, 2: 0.3})
     assert notes(await arranged(node)) == []
     assert node.asked == []
 
 
 async def test_another_order_is_drawn_anew_until_it_is_the_planned_one() -> None:
-    node = DrawingRouter((2, 1, 3), "ffe")
+    """They move in turns: one that stands at the end would stay in the way of the other for ever."""
+    node = DrawingRouter({2: 0.5, 1: 0.9, 3: 0.0}, [0.8, 0.85])
     assert notes(await arranged(node)) == [
-        ("info", f"put the router's buckets in order ({URLS[0]} < {URLS[1]}) after 3 attempts")
+        ("info", f"put the router's buckets in order ({URLS[0]} < {URLS[1]}) after 2 attempts")
     ]
-    assert node.asked == [("DELETE", "/workers/id-2"), ("POST", "/workers")] * 3
+    assert node.asked == moved(1, 2)
 
 
 async def test_a_router_without_drawn_buckets_is_not_asked_to_move_anybody() -> None:
-    node = DrawingRouter((2, 1, 3), "")
+    node = DrawingRouter({2: 0.1, 1: 0.2, 3: 0.3})
     assert notes(await arranged(node, router("--policy", "cache_aware"))) == []
     assert node.asked == []
 
 
 async def test_an_order_that_never_comes_is_told() -> None:
-    node = DrawingRouter((2, 1, 3), "f" * TRIES)
+    node = DrawingRouter({2: 0.0, 1: 1.0, 3: 0.5}, cycle([1.0, 0.0]))
     ((level, message),) = notes(await arranged(node))
     assert level == "warning"
     assert message == (
         f"the router's buckets are not in the planned order ({URLS[0]} < {URLS[1]}) after {TRIES} attempts"
     )
+    assert node.asked == moved(*[1, 2] * (TRIES // 2))
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_even_draws_find_the_order_long_before_the_tries_end(seed: int) -> None:
+    """From the worst places there are; multiples of the golden ratio are spread evenly over the table."""
+    node = DrawingRouter({2: 0.01, 1: 0.99, 3: 0.5}, ((seed + number) * 0.618034 % 1 for number in count(1)))
+    await arranged(node)
+    assert node.places[1] < node.places[2]
+    assert len(node.asked) <= TRIES
 
 
 @pytest.mark.parametrize(
