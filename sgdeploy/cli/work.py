@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sgdeploy.cli.redact import redact_words
 from sgdeploy.cli.targets import Target, registry
 from sgdeploy.deploy import down as down_case
+from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy.events import DeploymentStatus, Note
@@ -66,6 +67,15 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         remember=remember,
     )
     await up_case.up(target.plan, connector(), console.tell, options)
+
+
+async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
+    """Send short and long prompts, and show that different prefill instances serve them.
+
+    Raises:
+        SgdeployError: as ``part`` does.
+    """
+    await parting_case.part(plan, connector(), console.tell, desk.secrets_of(plan))
 
 
 async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptions) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +14,10 @@ import pytest
 
 from sgdeploy.cli.targets import SHIPPED
 from sgdeploy.deploy import down as down_case
+from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
-from sgdeploy.deploy.events import DeploymentStatus, HostState, Outcome, Step, Tell
+from sgdeploy.deploy.events import DeploymentStatus, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.options import DownOptions, UpOptions
 from sgdeploy.errors import CancelledRunError, HostFault, RemoteError, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan
@@ -265,6 +268,42 @@ def test_the_demo_goes_all_the_way(call: Call, hosts: Hosts) -> None:
     ]
     assert found.err.splitlines()[-1].startswith("asked again, demo is down")
     assert hosts.running == {}
+
+
+def test_the_demo_of_two_buckets_shows_which_prompt_goes_where(
+    call: Call, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parted: list[Plan] = []
+
+    async def part(plan: Plan, _connector: Connector, tell: Tell, _secrets: Mapping[str, str]) -> None:
+        parted.append(plan)
+        tell(Note("the long one went elsewhere"))
+
+    monkeypatch.setattr(parting_case, "part", part)
+    found = call("demo", "--two-bucket")
+    assert found.code == 0, found.err
+    plan = hosts.ups[0][0]
+    assert parted == [plan]
+    assert (plan.topology, plan.processes[-1].role, plan.processes[-1].argv[0]) == (
+        "two-bucket-prefill",
+        "router",
+        sys.executable,
+    )
+    lines = found.err.splitlines()
+    assert lines[0] == f"$ sgdeploy up shipped:demo/two-bucket --set router.python={sys.executable}"
+    told = lines.index("note: the long one went elsewhere")
+    assert told < lines.index("$ sgdeploy status demo-buckets") < lines.index("$ sgdeploy down demo-buckets")
+    assert hosts.running == {}
+
+
+def test_the_demo_of_two_buckets_without_a_router_says_how_to_get_one(
+    call: Call, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    found = call("demo", "--two-bucket")
+    assert (found.code, hosts.ups) == (2, [])
+    assert f"{sys.executable} has no package sglang-router" in found.err
+    assert f"{sys.executable} -m pip install sglang-router==0.3.2" in found.err
 
 
 def test_the_demo_can_be_kept(call: Call, hosts: Hosts) -> None:
