@@ -13,6 +13,7 @@ from sgdeploy.cli.options import PROFILE_HELP, Changes, Json
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
+    from sgdeploy.plan.compile import Compiled
     from sgdeploy.plan.model import Plan
     from sgdeploy.plan.part import Part
 
@@ -20,6 +21,7 @@ EXAMPLES = """
   sgdeploy plan my.yaml                       who runs where, on which ports and cores
   sgdeploy plan my.yaml --host n03            all that one host gets: commands, variables, cores
   sgdeploy plan my.yaml --unit router         the same of one unit: native/a, prefill/short, router
+  sgdeploy plan my.yaml --explain page-size   which file and line set it, and what it overrode
   sgdeploy plan my.yaml --diff dsv3           how it differs from what was started as dsv3
   sgdeploy plan my.yaml --set native.port=31000 --diff my.yaml
                                               what one change would do
@@ -44,6 +46,15 @@ class Options(Changes, Json):
             metavar="UNIT",
             show_default="all units, summed up",
             help="Show all that one unit gets: a role, or role and instance as in prefill/short.",
+        ),
+    ] = None
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            show_default="nothing explained",
+            help="Show where a value comes from: file and line, platform or default, and what it overrode. KEY is a "
+            "flag (page-size), a variable, a key of the profile or inventory (native.port), or a field (cores).",
         ),
     ] = None
     diff: Annotated[
@@ -79,31 +90,37 @@ def plan(desk: Desk, options: Options) -> None:
 
     Secrets are shown by their names only.
     """
-    from sgdeploy.cli.targets import compiled
+    from sgdeploy.cli.targets import compile_named
     from sgdeploy.plan.part import Part
 
     console = desk.open(options)
     part = Part(options.host, options.unit)
     _refuse_contradictions(options, part)
-    target = compiled(desk, options.profile, options)
-    console.advise(target.warnings)
-    if options.diff is not None:
-        _diff(desk, console, options, target.plan, part)
+    made = compile_named(desk, options.profile, options)
+    console.advise(made.warnings)
+    if options.explain is not None:
+        _explain(console, made, options.explain, part)
         return
-    _refuse_nobody(part, target.plan)
+    if options.diff is not None:
+        _diff(desk, console, options, made.plan, part)
+        return
+    _refuse_nobody(part, made.plan)
     if options.out is not None:
-        _write(console, options, target.plan)
+        _write(console, options, made.plan)
     elif part.whole:
-        console.plan(target.plan)
+        console.plan(made.plan)
     else:
-        console.part(target.plan, part)
+        console.part(made.plan, part)
 
 
 def _refuse_contradictions(options: Options, part: Part) -> None:
     from sgdeploy.errors import UsageError
 
-    if options.out is not None and (options.diff is not None or not part.whole):
-        raise UsageError("--out writes the whole plan: leave out --host, --unit and --diff")
+    asked = [name for name in ("explain", "diff", "out") if getattr(options, name) is not None]
+    if len(asked) > 1:
+        raise UsageError(f"--{asked[0]} and --{asked[1]} contradict each other")
+    if options.out is not None and not part.whole:
+        raise UsageError("--out writes the whole plan", hint="leave out --host and --unit")
     if options.templates is not None and options.out is None:
         raise UsageError("--templates is about the scripts that --out writes", hint="add --out DIR")
 
@@ -119,6 +136,19 @@ def _refuse_nobody(part: Part, *plans: Plan) -> None:
             raise unknown(f"no {what} named {name} is in the plan", name, f"its {what}s", names)
     if not any(part.processes(plan) for plan in plans):
         raise unknown(f"nothing of {part.unit} runs on {part.host}", "", "hosts of the plan", hosts)
+
+
+def _explain(console: Console, made: Compiled, word: str, part: Part) -> None:
+    from sgdeploy.console.explanations import explanation_lines
+    from sgdeploy.errors import UsageError
+    from sgdeploy.plan.explain.door import explain
+    from sgdeploy.problems import Problem
+
+    _refuse_nobody(part, made.plan)
+    found = explain(made, word, part)
+    if isinstance(found, Problem):
+        raise UsageError(found.message, hint=found.hint)
+    console.show([each.to_json() for each in found], explanation_lines(found))
 
 
 def _diff(desk: Desk, console: Console, options: Options, after: Plan, part: Part) -> None:

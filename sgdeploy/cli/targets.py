@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from sgdeploy.cli.desk import Desk
     from sgdeploy.cli.options import Changes
+    from sgdeploy.plan.compile import Compiled
     from sgdeploy.plan.model import Plan
     from sgdeploy.problems import Problem
 
@@ -89,6 +90,16 @@ def unknown(message: str, word: str, what: str, names: Sequence[str]) -> UsageEr
 
 
 def compiled(desk: Desk, text: str, changes: Changes) -> Target:
+    """Compile a profile to what a command is about.
+
+    Raises:
+        ProfileError, UsageError: as in ``compile_named``.
+    """
+    result = compile_named(desk, text, changes)
+    return Target(result.plan, profile_path(text), result.warnings)
+
+
+def compile_named(desk: Desk, text: str, changes: Changes) -> Compiled:
     """Compile a profile.
 
     Raises:
@@ -101,7 +112,7 @@ def compiled(desk: Desk, text: str, changes: Changes) -> Target:
     overlays = [overlay_path(overlay) for overlay in changes.overlays or ()]
     result = compile_profile(path, changes.sets or (), overlays)
     desk.secrets_of(result.plan)
-    return Target(result.plan, path, tuple(result.warnings))
+    return result
 
 
 def known(desk: Desk, name: str) -> Known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError, create_model
@@ -35,13 +36,19 @@ class PlatformKind:
 
     def configure(self, settings: Mapping[str, Any]) -> tuple[Platform | None, tuple[Problem, ...]]:
         """Check the settings and give the platform with them; None and the problems where they are wrong."""
-        whole = create_model("Settings", __base__=Section, platform_settings=(self.settings_model, ...))
+        whole = _whole(self.settings_model)
         tree = {SETTINGS_KEY: dict(settings)}
         try:
             valid = whole.model_validate(tree)
         except ValidationError as error:
             return None, tuple(schema_problems(error, whole, tree))
         return self.build(getattr(valid, SETTINGS_KEY)), ()
+
+
+@lru_cache(maxsize=8)
+def _whole(settings_model: type[Section]) -> type[Section]:
+    """Give the schema of a tree that holds these settings alone, so that problems have their path in a profile."""
+    return create_model("Settings", __base__=Section, platform_settings=(settings_model, ...))
 
 
 def kinds() -> tuple[str, ...]:

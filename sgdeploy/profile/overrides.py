@@ -15,6 +15,8 @@ from sgdeploy.profile.source import Source, split_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sgdeploy.problems import KeyPath
+
 _KEY = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^.=\s"']+))\s*""")
 _NAME = "--set"
 _EXAMPLE = "write --set native.port=30000"
@@ -27,6 +29,24 @@ class Override:
     keys: tuple[str, ...]
     places: tuple[Place, ...]
     value: Node
+
+
+def split_keys(text: str) -> KeyPath | None:
+    """Read ``a.b[2]."c.d"`` as people write a key, None where it is none."""
+    keys: list[str | int] = []
+    position = 0
+    while position < len(text):
+        match = _KEY.match(text, position)
+        if match is None:
+            return None
+        name = next(group for group in match.groups() if group is not None)
+        bare = name if match[3] is not None else ""
+        name, *items = re.split(r"\[(\d+)\]", bare) if bare.endswith("]") else [name]
+        keys += [name, *(int(item) for item in items if item)]
+        position = match.end() + 1
+        if match.end() < len(text) and text[match.end()] != ".":
+            return None
+    return tuple(keys) or None
 
 
 def parse(text: str, number: int, folder: Path) -> tuple[Override | None, list[Problem]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Discriminator, Tag
@@ -29,6 +30,54 @@ def keys_at(model: type[BaseModel], path: KeyPath, tree: Any) -> frozenset[str]:
             keys.update(option.model_fields)
             keys.update(getattr(option, "reader_keys", ()))
     return frozenset(keys)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A schema, asked about the keys of one file.
+
+    Attributes:
+        model: schema of the whole file.
+        tree: the plain values, which tell one alternative of a union from another.
+    """
+
+    model: type[BaseModel]
+    tree: Any
+
+    def keys(self, path: KeyPath) -> frozenset[str]:
+        """List the keys that may stand in the mapping at ``path``; empty where any may."""
+        return keys_at(self.model, path, self.tree)
+
+    def fields(self, path: KeyPath) -> list[str]:
+        """List the keys of the section at ``path`` in the order of the schema; nothing where it is no section."""
+        found = (option for option in _descend(self.model, path, self.tree) if _is_model(option))
+        return list(dict.fromkeys(name for option in found for name in option.model_fields))
+
+    def has(self, path: KeyPath) -> bool:
+        """Tell whether the schema has a key of its own there."""
+        return self._field(path) is not None
+
+    def knows(self, path: KeyPath) -> bool:
+        """Tell whether the schema has a key of its own there, with a default."""
+        field = self._field(path)
+        return field is not None and not field.is_required()
+
+    def default(self, path: KeyPath) -> Any:
+        """Give the default of a key that the schema knows."""
+        field = self._field(path)
+        return None if field is None else field.get_default(call_default_factory=True)
+
+    def describe(self, path: KeyPath) -> str:
+        """Say what a key is for; "" where the schema does not say."""
+        field = self._field(path)
+        return (field.description or "") if field is not None else ""
+
+    def _field(self, path: KeyPath) -> FieldInfo | None:
+        for option in _descend(self.model, path[:-1], self.tree):
+            if _is_model(option) and str(path[-1]) in option.model_fields:
+                found: FieldInfo = option.model_fields[str(path[-1])]
+                return found
+        return None
 
 
 def homes_of(model: type[BaseModel], key: str) -> list[str]:

@@ -77,15 +77,39 @@ def test_a_file_that_holds_no_plan(call: Call, work: Path, text: str | None, mes
     assert text is None or "hint: it should hold what `sgdeploy plan PROFILE --json` writes" in found.err
 
 
+def test_a_value_is_explained(call: Call) -> None:
+    found = call("plan", "tiny.yaml", *CHANGED, "--explain", "port", "--host", "a1")
+    assert (found.code, found.err) == (0, "")
+    assert found.out == (
+        "--port of engine 0.5.23  (set `port` of the instance)\n"
+        "  31000 in 1 process: native/a1\n"
+        "    from  --set:1:8  native.port: 31000\n"
+        "    from  -          engine.launch  "
+        "(not set; One process per rank, or one per node (python -m sglang.launch_server).)\n"
+    )
+    (data,) = json.loads(call("plan", "tiny.yaml", "--explain", "max-total-tokens", "--json").out)
+    assert (data["kind"], data["name"], data["program"]) == ("flag", "--max-total-tokens", "engine 0.5.23")
+    (answer,) = data["answers"]
+    assert answer["values"] == [{"value": "8192", "processes": ["native/a1", "native/a2"]}]
+    assert [answer["said"][0][key] for key in ("who", "file", "line", "column")] == [
+        *("engine.flags.max-total-tokens", "tiny.yaml"),
+        *(7, 41),
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--explain", "prot"], "hint: did you mean port?"),
+        (["--explain", "native.prot"], "`native` has no key `prot`"),
+        (["--explain", "port", "--host", "zzz"], "hint: its hosts: a1, a2"),
+        (["--explain", "port", "--diff", "tiny.yaml"], "--explain and --diff contradict each other"),
         (["--diff", "nobody"], "no deployment named nobody is known on this machine"),
         (["--unit", "nativ"], "hint: did you mean native?"),
         (["--unit", "router"], "hint: its units: native"),
         (["--host", "zzz"], "hint: its hosts: a1, a2"),
         (["--out", "x", "--host", "a1"], "--out writes the whole plan"),
-        (["--out", "x", "--diff", "tiny.yaml"], "--out writes the whole plan"),
+        (["--out", "x", "--diff", "tiny.yaml"], "--diff and --out contradict each other"),
         (["--templates", "."], "hint: add --out DIR"),
         (["--out", "x", "--templates", "none"], "none is not a folder of templates"),
     ],
