@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from operator import index
 from pathlib import Path
@@ -163,7 +162,7 @@ def _classes(texts: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in texts:
         name, _, rule = text.partition("=")
-        if not re.match(RULE, rule):
+        if not RULE.fullmatch(rule):
             hint = "write NAME=whole, NAME=attention, NAME=global or NAME=socket:8"
             raise UsageError(f"--class {text}: {rule or 'nothing'} is no rule", hint=hint)
         found[name.replace("-", "_")] = rule

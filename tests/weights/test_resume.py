@@ -16,7 +16,7 @@ from sgdeploy.weights.disk import copy, sign, writer
 from sgdeploy.weights.disk.journal import JOURNAL, Journal
 from sgdeploy.weights.disk.split import Split
 from sgdeploy.weights.disk.verify import verify
-from sgdeploy.weights.disk.writer import Counters, How, Progress
+from sgdeploy.weights.disk.writer import Counters, How
 from tests.weights.writing import hashes, ignore, never, prepared, unheard, write
 
 BYTES = 569_600
@@ -159,8 +159,8 @@ def test_what_was_finished_is_not_written_again(pristine: Path, tmp_path: Path, 
 
 def test_a_stop_leaves_whole_files_and_no_others(pristine: Path, tmp_path: Path, good: dict[str, str]) -> None:
     out = tmp_path / "out"
-    heard: list[Progress] = []
-    done = Split(prepared(pristine, out), out, How(1)).run(heard.append, lambda: bool(heard))
+    some = Split(prepared(pristine, out), out, How(1))
+    done = some.run(ignore, lambda: len(list(out.glob("model-rank-*"))) > 2)
     assert not done.complete
     assert done.files < done.of_files
     assert not (out / HEAD).exists()

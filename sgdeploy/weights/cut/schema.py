@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from sgdeploy.profile.scalars import refusal
 
 Layout: TypeAlias = Literal["sharded_state", "kunpeng_state"]
 Condition: TypeAlias = Annotated[str, Field(pattern=r"^(not )?[a-z][a-z0-9_]*$")]
 
-RULE = r"^(whole|attention|global|socket:[1-9][0-9]*)$"
+RULE = re.compile(r"whole|attention|global|socket:[1-9][0-9]*")
 """How a class is cut: not at all, over the attention group, over all ranks, or in N by rank modulo N."""
 
-RuleText: TypeAlias = Annotated[str, Field(pattern=RULE)]
+
+def _rule(text: str) -> str:
+    if not RULE.fullmatch(text):
+        raise refusal("must be whole, attention, global or socket:N", "socket:8 cuts in eight, by rank modulo 8")
+    return text
+
+
+RuleText: TypeAlias = Annotated[str, AfterValidator(_rule)]
 KIND = "{kind}"
 EXPERTS = "experts"
 """The class whose tensors are spread by expert; its rule follows from the sizes alone."""

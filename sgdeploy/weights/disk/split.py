@@ -65,7 +65,7 @@ class Split:
 
         Args:
             tell: hears of progress.
-            stopped: asked four times a second whether to stop.
+            stopped: asked again and again whether to stop.
             start_over: whether to remove first what an earlier run wrote.
 
         Raises:
@@ -125,7 +125,8 @@ class Split:
         target.sweep(self.out, {str(Path(file.path).parent) for file in files})
         with closing(Shards(prepared.request.model, [shard.name for shard in prepared.checkpoint.shards])) as shards:
             check_zeros(prepared.plan.dropped, shards)
-            end = Writer(self.out, shards, log, self.how, prepared.request.replicas).write(files, done, tell, stopped)
+            writer = Writer(self.out, shards, log, self.how, prepared.request.replicas, stopped)
+            end = writer.write(files, done, tell)
         folders = tuple(present_folders(prepared.plan, log.known()))
         complete = end.files == end.of_files
         if complete:

@@ -94,30 +94,32 @@ class Counters:
 class Writer:
     """Writes files into one target."""
 
-    def __init__(self, target: Path, shards: Shards, journal: Journal, how: How, replicas: Replicas) -> None:
-        """Keep what is needed; nothing is written yet."""
+    def __init__(
+        self,
+        target: Path,
+        shards: Shards,
+        journal: Journal,
+        how: How,
+        replicas: Replicas,
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Keep what is needed; nothing is written yet. ``stopped`` is asked again and again whether to stop."""
         self._target = target
         self._shards = shards
         self._journal = journal
         self._how = how
         self._replicas: Replicas = replicas
-        self._stop = threading.Event()
+        self._stopped = stopped
+        self._failed = threading.Event()
         self._local = threading.local()
 
-    def write(
-        self,
-        files: Sequence[OutFile],
-        done: dict[str, Entry],
-        tell: Callable[[Progress], None],
-        stopped: Callable[[], bool],
-    ) -> Progress:
+    def write(self, files: Sequence[OutFile], done: dict[str, Entry], tell: Callable[[Progress], None]) -> Progress:
         """Write what is not done yet; links come last.
 
         Args:
             files: all that is wanted.
             done: what an earlier run has finished; what this one finishes is added.
             tell: hears of progress four times a second.
-            stopped: asked as often whether to stop.
 
         Returns:
             How far it came; fewer files than wanted mean that it was stopped.
@@ -133,21 +135,20 @@ class Writer:
         before = sum(file.size for file in whole if file.path in done)
         counters = Counters(len(files), of_bytes, sum(file.path in done for file in files), before)
         jobs = [file for file in whole if file.path not in done]
-        self._pool(jobs, done, counters, lambda: tell(counters.progress()), stopped)
+        self._pool(jobs, done, counters, lambda: tell(counters.progress()))
         for file in files:
-            if file.twin is not None and file.path not in done and not self._stop.is_set():
+            if file.twin is not None and file.path not in done and not self._halted():
                 replicate(self._target, file.path, file.twin, self._replicas)
                 self._finish(file, done[file.twin], done, counters)
         tell(counters.progress())
         return counters.progress()
 
+    def _halted(self) -> bool:
+        """Tell whether to stop: somebody wishes it, or another worker has failed."""
+        return self._failed.is_set() or self._stopped()
+
     def _pool(
-        self,
-        jobs: Sequence[OutFile],
-        done: dict[str, Entry],
-        counters: Counters,
-        beat: Callable[[], None],
-        stopped: Callable[[], bool],
+        self, jobs: Sequence[OutFile], done: dict[str, Entry], counters: Counters, beat: Callable[[], None]
     ) -> None:
         with ThreadPoolExecutor(self._how.workers, thread_name_prefix="split") as pool:
             futures: set[Future[None]] = {pool.submit(self._job, file, done, counters) for file in jobs}
@@ -156,18 +157,13 @@ class Writer:
                     ended, futures = wait(futures, HEARTBEAT, FIRST_EXCEPTION)
                     beat()
                     for future in ended:
-                        if not future.cancelled():
-                            future.result()
-                    if stopped():
-                        self._stop.set()
-            finally:
-                if futures:
-                    self._stop.set()
-                    for future in futures:
-                        future.cancel()
+                        future.result()
+            except BaseException:
+                self._failed.set()
+                raise
 
     def _job(self, file: OutFile, done: dict[str, Entry], counters: Counters) -> None:
-        if self._stop.is_set():
+        if self._halted():
             return
         final = self._target / file.path
         partial = final.with_name(f".{final.name}{PARTIAL}")
@@ -186,7 +182,7 @@ class Writer:
     def _fill(self, partial: Path, file: OutFile, counters: Counters) -> str | None:
         copier: Copier | None = getattr(self._local, "copier", None)
         if copier is None:
-            copier = Copier(self._shards, hashed=self._how.hashed, stopped=self._stop.is_set, wrote=counters.add)
+            copier = Copier(self._shards, hashed=self._how.hashed, stopped=self._halted, wrote=counters.add)
             self._local.copier = copier
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
