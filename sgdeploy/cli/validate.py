@@ -48,5 +48,8 @@ def validate(desk: Desk, options: Options) -> None:
         console.problems(target.warnings)
         plan = target.plan
         size = f"{plural(len(plan.processes), 'process')} on {plural(len(plan.hosts), 'host')}"
+        unset = [secret for secret in plan.secret_names if not desk.environ.get(secret)]
+        if unset:
+            console.say(f"note: {name}: not set in this environment, and needed by `up`: {', '.join(unset)}")
         console.line(f"{name}: valid: {plan.topology} on {plan.platform}, {size}", profile=name, valid=True)
     raise typer.Exit(code)

@@ -334,6 +334,14 @@ def test_the_demo_takes_down_what_it_cannot_ask(call: Call, hosts: Hosts) -> Non
     assert hosts.running == {}
 
 
+def test_a_profile_is_valid_without_its_secrets_and_they_are_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("validate", "tiny.yaml", "--set", "native.flags.api-key=${env:MY_KEY}")
+    monkeypatch.delenv("MY_KEY", raising=False)
+    assert (call(*words).code, "needed by `up`: MY_KEY" in call(*words).err) == (0, True)
+    monkeypatch.setenv("MY_KEY", "hunter2")
+    assert call(*words).err == ""
+
+
 def test_warnings_never_mix_with_the_one_object_of_a_plan(call: Call, home: Path) -> None:
     profile = home / "work" / "tiny.yaml"
     profile.write_text(profile.read_text().replace(", flags: {max-total-tokens: 8192}", ""))
