@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli.options import PROFILE_HELP, Changes, Json
+from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, Json
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
   sgdeploy plan my.yaml                       who runs where, on which ports and cores
   sgdeploy plan my.yaml --host n03            all that one host gets: commands, variables, cores
-  sgdeploy plan my.yaml --unit router         the same of one unit: native/a, prefill/short, router
+  sgdeploy plan my.yaml --only router         the same of a part: prefill/short, router, a role, hosts by glob
   sgdeploy plan my.yaml --explain page-size   which file and line set it, and what it overrode
   sgdeploy plan my.yaml --diff dsv3           how it differs from what was started as dsv3
   sgdeploy plan my.yaml --set native.port=31000 --diff my.yaml
@@ -40,13 +40,8 @@ class Options(Changes, Json):
         str | None,
         typer.Option(metavar="HOST", show_default="all hosts, summed up", help="Show all that one host gets."),
     ] = None
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="UNIT",
-            show_default="all units, summed up",
-            help="Show all that one unit gets: a role, or role and instance as in prefill/short.",
-        ),
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything, summed up", help=ONLY_HELP)
     ] = None
     explain: Annotated[
         str | None,
@@ -94,7 +89,7 @@ def plan(desk: Desk, options: Options) -> None:
     from sgdeploy.plan.part import Part
 
     console = desk.open(options)
-    part = Part(options.host, options.unit)
+    part = Part(options.host, tuple(options.only or ()))
     _refuse_contradictions(options, part)
     made = compile_named(desk, options.profile, options)
     console.advise(made.warnings)
@@ -120,22 +115,25 @@ def _refuse_contradictions(options: Options, part: Part) -> None:
     if len(asked) > 1:
         raise UsageError(f"--{asked[0]} and --{asked[1]} contradict each other")
     if options.out is not None and not part.whole:
-        raise UsageError("--out writes the whole plan", hint="leave out --host and --unit")
+        raise UsageError("--out writes the whole plan", hint="leave out --host and --only")
     if options.templates is not None and options.out is None:
         raise UsageError("--templates is about the scripts that --out writes", hint="add --out DIR")
 
 
 def _refuse_nobody(part: Part, *plans: Plan) -> None:
-    """Refuse a part that none of the plans has, and name those that they have."""
+    """Refuse a part that none of the plans has, and say what the last of them has."""
     from sgdeploy.cli.targets import unknown
+    from sgdeploy.errors import UsageError
+    from sgdeploy.plan.selector import matching, selected
 
     hosts = list(dict.fromkeys(host.host for plan in plans for host in plan.hosts))
-    units = list(dict.fromkeys(process.unit for plan in plans for process in plan.processes))
-    for what, name, names in (("host", part.host, hosts), ("unit", part.unit, units)):
-        if name is not None and name not in names:
-            raise unknown(f"no {what} named {name} is in the plan", name, f"its {what}s", names)
+    if part.host is not None and part.host not in hosts:
+        raise unknown(f"no host named {part.host} is in the plan", part.host, "its hosts", hosts)
+    for selector in part.only:
+        if not any(matching(plan, [selector]) for plan in plans):
+            selected(plans[-1], [selector])
     if not any(part.processes(plan) for plan in plans):
-        raise unknown(f"nothing of {part.unit} runs on {part.host}", "", "hosts of the plan", hosts)
+        raise UsageError(f"nothing of {', '.join(part.only)} runs on {part.host}")
 
 
 def _explain(console: Console, made: Compiled, word: str, part: Part) -> None:

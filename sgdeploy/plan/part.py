@@ -1,9 +1,11 @@
-"""The part of a plan that somebody wants to look at: one host, one unit, or both."""
+"""The part of a plan that somebody wants to look at: one host, what some selectors mean, or both."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sgdeploy.plan.selector import matching
 
 if TYPE_CHECKING:
     from sgdeploy.plan.model import Plan, PlanHost, Process
@@ -15,24 +17,20 @@ class Part:
 
     Attributes:
         host: inventory name.
-        unit: selector of an instance: ``native``, ``prefill/short``, ``router``.
+        only: selectors; a process counts that any of them means.
     """
 
     host: str | None = None
-    unit: str | None = None
+    only: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
         """Whether it is all of a plan."""
-        return self.host is None and self.unit is None
+        return self.host is None and not self.only
 
     def processes(self, plan: Plan) -> tuple[Process, ...]:
-        """Give its processes, in plan order."""
-        return tuple(
-            process
-            for process in plan.processes
-            if self.host in {None, process.host} and self.unit in {None, process.unit}
-        )
+        """Give its processes, in plan order; nobody where the plan has no such part."""
+        return tuple(process for process in matching(plan, self.only) if self.host in {None, process.host})
 
     def hosts(self, plan: Plan) -> tuple[PlanHost, ...]:
         """Give its hosts, in plan order."""

@@ -19,11 +19,16 @@ def selected(plan: Plan, selectors: Sequence[str]) -> tuple[Process, ...]:
     Raises:
         UsageError: a selector that means nothing; says what there is.
     """
+    for selector in selectors:
+        if not matching(plan, [selector]):
+            raise _unknown(plan, selector)
+    return matching(plan, selectors)
+
+
+def matching(plan: Plan, selectors: Sequence[str]) -> tuple[Process, ...]:
+    """Give the same, and nobody for a selector that means nothing."""
     if not selectors:
         return plan.processes
-    for selector in selectors:
-        if not any(_means(selector, process) for process in plan.processes):
-            raise _unknown(plan, selector)
     return tuple(p for p in plan.processes if any(_means(selector, p) for selector in selectors))
 
 

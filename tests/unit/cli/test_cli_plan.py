@@ -105,8 +105,8 @@ def test_a_value_is_explained(call: Call) -> None:
         (["--explain", "port", "--host", "zzz"], "hint: its hosts: a1, a2"),
         (["--explain", "port", "--diff", "tiny.yaml"], "--explain and --diff contradict each other"),
         (["--diff", "nobody"], "no deployment named nobody is known on this machine"),
-        (["--unit", "nativ"], "hint: did you mean native?"),
-        (["--unit", "router"], "hint: its units: native"),
+        (["--only", "nativ"], "hint: did you mean `native`?"),
+        (["--only", "router"], "hint: units: native; hosts by name or glob"),
         (["--host", "zzz"], "hint: its hosts: a1, a2"),
         (["--out", "x", "--host", "a1"], "--out writes the whole plan"),
         (["--out", "x", "--diff", "tiny.yaml"], "--diff and --out contradict each other"),
@@ -125,8 +125,8 @@ def test_a_part_that_is_empty_is_named(call: Call, work: Path) -> None:
     text = (work / "tiny.yaml").read_text().partition("native:\n")[0]
     units = "native:\n  a: {hosts: [a1]}\n  b: {hosts: [a2], rendezvous: {port: 26000}}\n"
     (work / "two.yaml").write_text(text + units)
-    assert "native/b/a2:" in call("plan", "two.yaml", "--unit", "native/b").out
-    found = call("plan", "two.yaml", "--unit", "native/a", "--host", "a2")
+    assert "native/b/a2:" in call("plan", "two.yaml", "--only", "native/b").out
+    found = call("plan", "two.yaml", "--only", "native/a", "--host", "a2")
     assert (found.code, "nothing of native/a runs on a2" in found.err) == (2, True)
 
 

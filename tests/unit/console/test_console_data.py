@@ -135,9 +135,9 @@ def test_a_plan_for_programs_is_the_public_contract() -> None:
     assert [each["host"] for each in found["processes"]] == ["n02", "n02"]
 
 
-def test_what_one_unit_gets_comes_host_by_host() -> None:
+def test_what_a_selector_means_comes_host_by_host() -> None:
     made = screen()
-    made.console.part(plan(), Part(unit="native"))
+    made.console.part(plan(), Part(only=("native",)))
     heads = [line for line in made.out.getvalue().splitlines() if line and not line.startswith("  ")]
     assert heads == ["n01 (10.0.0.1): /run/big/n01", "n02 (10.0.0.2): /run/big/n02"]
 

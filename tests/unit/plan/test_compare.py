@@ -68,9 +68,9 @@ def test_a_renamed_deployment_is_still_compared(compiled: Compile) -> None:
 
 def test_a_part_is_compared_alone(compiled: Compile) -> None:
     before, after = compiled(NAMED).plan, compiled(NAMED, "native.b.port=31000", "health.grace=5s").plan
-    assert compare(before, after, Part(unit="native/a")).same
+    assert compare(before, after, Part(only=("native/a",))).same
     assert compare(before, after, Part(host="n1")).same
-    found = compare(before, after, Part(unit="native/b", host="n4"))
+    found = compare(before, after, Part(only=("native/*",), host="n4"))
     assert (list(found.processes.changed), found.processes.total, found.whole) == (["native/b/n4"], 1, ())
 
 
