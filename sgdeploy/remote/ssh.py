@@ -147,7 +147,8 @@ async def _attempt(
     witness = _Witness(evidence)
     opening = asyncssh.connect(
         target.alias,
-        config=[target.config] if target.config else None,
+        options=target.settings,
+        config=[target.config] if target.config and not target.settings else None,
         port=target.port,
         username=target.user,
         tunnel=tunnel,

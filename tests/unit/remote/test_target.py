@@ -37,6 +37,21 @@ def test_the_inventory_comes_before_the_configuration(home: Path) -> None:
     assert (target.port, target.user) == (22, "root")
 
 
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("Host n01\n  User ops\n", False),
+        ("Match host n01\n  User ops\n", False),
+        ("Match final host n01\n  User ops\n", True),
+        ("CanonicalizeHostname yes\n", True),
+    ],
+)
+def test_a_configuration_is_read_again_only_where_the_connection_may_change_it(
+    home: Path, text: str, *, again: bool
+) -> None:
+    assert (look_up(home, text).settings is None) == again
+
+
 def test_included_files_count(home: Path) -> None:
     (home / ".ssh/conf.d").mkdir(parents=True)
     (home / ".ssh/conf.d/lab").write_text("Host n01\n  HostName 10.0.0.7\n", encoding="utf-8")
