@@ -1634,15 +1634,17 @@ def read_owner(path: Path) -> tuple[Json, int | None]:
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
 BREAKS = re.compile(rb"[\r\n]+")
+# The engine writes its keys into its own log: server_args={…, 'api_key': '…', …}. They stay on the node.
+KEYS = re.compile(r"""((?:api[_-]key|password)['"]?\s*[:=]\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
 LINE_SHOWN, TAIL_LINE, TAIL_LINES = 200, 2000, 20
 
 
 def clean(line: bytes, limit: int = CHUNK) -> str:
-    """Make a line of a log readable: no colours, no control characters, invalid UTF-8 replaced."""
+    """Make a line of a log fit to be shown: no colours, control characters or keys, invalid UTF-8 replaced."""
     text = line[: 4 * limit].decode("utf-8", "replace")
     if "\x1b" in text:
         text = ESCAPES.sub("", text)
-    return UNPRINTABLE.sub("", text).rstrip()[:limit]
+    return KEYS.sub(r"\1'[hidden]'", UNPRINTABLE.sub("", text)).rstrip()[:limit]
 
 
 def lines_of(data: bytes) -> list[bytes]:

@@ -363,3 +363,27 @@ def test_a_health_path_that_never_answers_is_a_timeout(helpers: Helpers, deploym
         stream = deployment.helper.stream("watch", run_dir=str(deployment.run_dir), http=target("127.0.0.1", port))
         stream.until(lambda seen: (seen["http"] or {}).get("error") == "timeout", "the time-out")
         handler.hang.set()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("server_args={'api_key': 'n33dle', 'port': 1}", "server_args={'api_key': '[hidden]', 'port': 1}"),
+        ("'admin_api_key': \"n33dle\", 'x': 1", "'admin_api_key': '[hidden]', 'x': 1"),
+        ("ssl_keyfile_password='n33dle'", "ssl_keyfile_password='[hidden]'"),
+        ("--api-key = 'n33dle'", "--api-key = '[hidden]'"),
+        ("'api_key': None, 'served': 'keys'", "'api_key': None, 'served': 'keys'"),
+    ],
+)
+def test_keys_that_the_engine_writes_into_its_log_stay_on_the_node(
+    deployment: Deployment, watch: Watcher, line: str, shown: str
+) -> None:
+    deployment.run(a=f"cat <<'END'\n{line}\nEND\nexit 3")
+    deployment.wait_log("a", line)
+    wait_for(lambda: deployment.call("records")["processes"][0]["exit"] == {"code": 3}, "the end of a")
+    event = watch().next()
+    assert event is not None
+    (row,) = event["observations"]
+    assert (row["line"], row["tail"]) == (shown, [shown])
+    assert deployment.call("logs")["logs"]["demo/a"]["lines"] == [shown]
+    assert deployment.call("logs", since_offset=0)["logs"]["demo/a"]["lines"] == [shown]
