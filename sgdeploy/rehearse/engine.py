@@ -258,10 +258,10 @@ class Settings:
         return "".join(parts)
 
     def described(self) -> str:
-        """Give the text after ``server_args=``; the API key is not in it."""
+        """Give the text after ``server_args=``; the API key is in it, as in the real one's."""
         shown: dict[str, object] = {"model_path": self.model, "served_model_name": self.served}
         for name, values in self.flags.items():
-            if name not in {"--api-key", "--model-path"}:
+            if name != "--model-path":
                 shown[name[2:].replace("-", "_")] = " ".join(values) if values else True
         return str(shown)
 
