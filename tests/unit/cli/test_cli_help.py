@@ -12,7 +12,8 @@ from sgdeploy import __version__
 from sgdeploy.cli.commands import COMMANDS, Command
 from tests.unit.cli.conftest import Call
 
-EACH = pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+EVERY = [each for command in COMMANDS for each in (command, *command.below)]
+EACH = pytest.mark.parametrize("command", EVERY, ids=[command.name for command in EVERY])
 
 
 def test_the_version(call: Call) -> None:
@@ -34,7 +35,7 @@ def test_the_program_lists_every_command(call: Call) -> None:
 
 @EACH
 def test_a_command_explains_itself(call: Call, command: Command) -> None:
-    found = call(command.name, "--help")
+    found = call(*command.name.split(), "--help")
     assert found.code == 0
     assert f"Usage: sgdeploy {command.name}" in found.out
     assert "Examples:\n    sgdeploy" in found.out
