@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 
 from sgdeploy.problems import Level
+from sgdeploy.weights.cut.manifest import Head
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class HostFacts:
         proxies: proxy variables of a session, passwords removed; names in lower case.
         tools: program → its path, None where it is not in PATH.
         paths: what is at each path that was asked for.
+        splits: model folder → head of the split of weights in it, or what is wrong with that head.
     """
 
     host: str
@@ -181,6 +183,7 @@ class HostFacts:
     proxies: Mapping[str, str] = field(default_factory=dict)
     tools: Mapping[str, str | None] = field(default_factory=dict)
     paths: Mapping[str, PathFact] = field(default_factory=dict)
+    splits: Mapping[str, Head | str] = field(default_factory=dict)
 
     def interface_of(self, address: str) -> str | None:
         """Name the interface that carries an address (textual forms of IPv6 do not matter); None for none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sgdeploy.facts import cpu, memory, net, ports, proxies, software
+from sgdeploy.facts import cpu, memory, net, ports, proxies, software, splits
 from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.raw import Raw
 
@@ -65,4 +65,5 @@ def parse(
         proxies=proxies.proxies(raw),
         tools=raw.part("programs"),
         paths=raw.paths(),
+        splits=splits.splits(raw),
     )
