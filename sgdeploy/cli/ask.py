@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import TARGET_HELP, Changes, Json
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ EXAMPLES = """
 class Options(Changes, Json):
     """Arguments and options of ``ask``."""
 
-    target: Annotated[str, typer.Argument(metavar="NAME|PROFILE", show_default=False, help=TARGET_HELP)]
+    target: Annotated[
+        str,
+        typer.Argument(metavar="NAME|PROFILE", show_default=False, help=TARGET_HELP, autocompletion=complete.targets),
+    ]
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", show_default=False, help="What to complete.")]
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate at most.")] = 64
 

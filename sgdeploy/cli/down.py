@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Changes, Progress, seconds
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Options(Changes, Progress):
 
     target: Annotated[
         str | None,
-        typer.Argument(metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP),
+        typer.Argument(
+            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
+        ),
     ] = None
     grace: Annotated[
         float | None,
@@ -38,9 +41,10 @@ class Options(Changes, Progress):
             help="How long the leaders may drain running requests.",
         ),
     ] = None
-    only: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP)] = (
-        None
-    )
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP, autocompletion=complete.parts),
+    ] = None
     now: Annotated[bool, typer.Option("--now", help="Kill at once, without a drain.")] = False
     keep_records: Annotated[
         bool, typer.Option("--keep-records", help="Leave records and scripts on the hosts (logs always stay).")

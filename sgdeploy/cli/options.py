@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sgdeploy.cli import complete
+
 
 def seconds(text: str) -> float:
     """Read a duration of the command line: ``45m``, ``1h30m``, ``90``.
@@ -79,6 +81,7 @@ class Changes:
         typer.Option(
             "--overlay",
             metavar="NAME|PATH",
+            autocompletion=complete.overlays,
             help="Merge a file over the profile: a path, or a shipped one by name (rehearsal). May be given often.",
         ),
     ] = None

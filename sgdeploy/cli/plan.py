@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, Json
 
 if TYPE_CHECKING:
@@ -35,18 +36,29 @@ DIFFERS = 1
 class Options(Changes, Json):
     """Arguments and options of ``plan``."""
 
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", show_default=False, help=PROFILE_HELP)]
+    profile: Annotated[
+        str, typer.Argument(metavar="PROFILE", show_default=False, help=PROFILE_HELP, autocompletion=complete.profiles)
+    ]
     host: Annotated[
         str | None,
-        typer.Option(metavar="HOST", show_default="all hosts, summed up", help="Show all that one host gets."),
+        typer.Option(
+            metavar="HOST",
+            show_default="all hosts, summed up",
+            help="Show all that one host gets.",
+            autocompletion=complete.hosts,
+        ),
     ] = None
     only: Annotated[
-        list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything, summed up", help=ONLY_HELP)
+        list[str] | None,
+        typer.Option(
+            metavar="SELECTOR", show_default="everything, summed up", help=ONLY_HELP, autocompletion=complete.parts
+        ),
     ] = None
     explain: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
+            autocompletion=complete.keys,
             show_default="nothing explained",
             help="Show where a value comes from: file and line, platform or default, and what it overrode. KEY is a "
             "flag (page-size), a variable, a key of the profile or inventory (native.port), or a field (cores).",
@@ -56,6 +68,7 @@ class Options(Changes, Json):
         str | None,
         typer.Option(
             metavar="OTHER",
+            autocompletion=complete.others,
             show_default="not compared",
             help="Show how the plan differs from another: the name of a deployment (what was started last from this "
             "machine), a file of `plan --json`, or a profile as it is, without --set and --overlay. Ends with 1 where "

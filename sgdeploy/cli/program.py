@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from sgdeploy import __version__
+from sgdeploy.cli import complete
 from sgdeploy.cli.commands import COMMANDS, Command, Loaded
 from sgdeploy.cli.desk import Desk
 
@@ -30,7 +31,6 @@ Exit codes: 0 done or ready; 1 (status) degraded or starting, (plan --diff) diff
 command line wrong; 3 hosts do not fit the plan; 4 locked by another; 5 a host could not be reached or obeyed;
 6 a process failed; 7 time ran out; 8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
 """
-_COMPLETION = "_SGDEPLOY_COMPLETE"  # set by the shell while it completes a line; then every command is needed
 
 
 def call(words: Sequence[str], desk: Desk) -> None:
@@ -41,8 +41,11 @@ def call(words: Sequence[str], desk: Desk) -> None:
         SgdeployError: what the command raised.
     """
     wanted = next((word for word in words if not word.startswith("-")), None)
-    every = _COMPLETION in environ
-    program = build(command.name for command in COMMANDS if every or command.name == wanted)
+    if complete.SHELL in environ:
+        if environ[complete.SHELL] == "complete_bash":
+            complete.join_words_of_bash(environ)
+        wanted = complete.command_typed(environ)
+    program = build(command.name for command in COMMANDS if command.name == wanted)
     get_command(program)(args=list(words), prog_name="sgdeploy", obj=desk)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import Changes, Progress
 
 if TYPE_CHECKING:
@@ -44,13 +45,19 @@ class Options(Changes, Progress):
     profile: Annotated[
         str | None,
         typer.Option(
-            metavar="PROFILE", show_default="none", help="Deployment that the split is for: gives sizes and scheme."
+            metavar="PROFILE",
+            autocompletion=complete.profiles,
+            show_default="none",
+            help="Deployment that the split is for: gives sizes and scheme.",
         ),
     ] = None
     instance: Annotated[
         str | None,
         typer.Option(
-            metavar="UNIT", show_default="the only one", help="Instance of the profile, such as prefill or decode/a."
+            metavar="UNIT",
+            autocompletion=complete.units,
+            show_default="the only one",
+            help="Instance of the profile, such as prefill or decode/a.",
         ),
     ] = None
     tp: Annotated[int | None, _number("Ranks of a pipeline stage, over all its nodes.", default="the profile's")] = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import TARGET_HELP, Changes, Json
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ class Options(Changes, Json):
     """Arguments and options of ``status``."""
 
     target: Annotated[
-        str | None, typer.Argument(metavar="NAME|PROFILE", show_default="all that are known", help=TARGET_HELP)
+        str | None,
+        typer.Argument(
+            metavar="NAME|PROFILE", show_default="all that are known", help=TARGET_HELP, autocompletion=complete.targets
+        ),
     ] = None
 
 

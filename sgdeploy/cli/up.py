@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, Progress, seconds
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Options(Changes, Progress):
         str,
         typer.Argument(
             metavar="PROFILE|NAME",
+            autocompletion=complete.targets,
             show_default=False,
             help=f"{PROFILE_HELP} Or the name of a deployment that was started from this machine: its profile again.",
         ),
@@ -52,9 +54,10 @@ class Options(Changes, Progress):
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave what was started running where bring-up fails, for a look.")
     ] = False
-    only: Annotated[list[str] | None, typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP)] = (
-        None
-    )
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP, autocompletion=complete.parts),
+    ] = None
 
 
 def up(desk: Desk, options: Options) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sgdeploy.cli import complete
 from sgdeploy.cli.options import PROFILE_HELP, Changes, Json
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ EXAMPLES = """
 class Options(Changes, Json):
     """Arguments and options of ``validate``."""
 
-    profiles: Annotated[list[str], typer.Argument(metavar="PROFILE", show_default=False, help=PROFILE_HELP)]
+    profiles: Annotated[
+        list[str],
+        typer.Argument(metavar="PROFILE", show_default=False, help=PROFILE_HELP, autocompletion=complete.profiles),
+    ]
 
 
 def validate(desk: Desk, options: Options) -> None:

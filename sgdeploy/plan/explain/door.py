@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sgdeploy.plan.explain import derived
 from sgdeploy.plan.explain.flags import explain_flag
 from sgdeploy.plan.explain.inquiry import Inquiry
 from sgdeploy.plan.explain.keys import explain_field, explain_key
@@ -68,7 +69,7 @@ def _unknown(inquiry: Inquiry, path: KeyPath) -> Problem | None:
 
 def candidates(inquiry: Inquiry) -> set[str]:
     """Give the words that can be explained, but for paths of more than one key."""
-    found = set(inquiry.schema.keys(()))
+    found = {*inquiry.schema.keys(()), *derived.FIELDS}
     for unit in inquiry.units.values():
         found |= {*unit.catalogue.flags, *unit.env.values, *unit.env.prepend}
     return found

@@ -75,10 +75,3 @@ def test_wrong_words_end_with_2_and_a_next_step(call: Call, words: list[str], me
 def test_no_words_show_the_help(call: Call) -> None:
     found = call()
     assert "Commands:" in found.out + found.err
-
-
-def test_a_shell_can_complete_names_and_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_SGDEPLOY_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "sgdeploy up --dr")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert "--dry-run" in call().out
