@@ -15,7 +15,7 @@ from sgdeploy import __version__
 from sgdeploy.cli.redact import redact, redact_words
 from sgdeploy.paths import state_dir
 
-_LIBRARIES = ("asyncssh", "jinja2", "pydantic", "pyyaml", "rich", "typer")
+_LIBRARIES = ("asyncssh", "cryptography", "jinja2", "pydantic", "pydantic-core", "pyyaml", "rich", "typer")
 
 
 def versions() -> dict[str, str]:

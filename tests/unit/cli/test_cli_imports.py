@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sgdeploy
+from sgdeploy.cli.commands import COMMANDS
 
 HEAVY = ("asyncssh", "jinja2", "pydantic", "rich", "asyncio", "yaml", "sgdeploy.console.console", "sgdeploy.plan.model")
 ASK = """
@@ -44,7 +45,9 @@ def test_help_imports_nothing_heavy() -> None:
     assert imported(["--help"], HEAVY) == []
 
 
-@pytest.mark.parametrize("name", ["up", "down", "status", "plan", "validate", "split-weights", "demo", "schema", "version"])
+@pytest.mark.parametrize(
+    "name", ["up", "down", "status", "plan", "validate", "split-weights", "demo", "schema", "version"]
+)
 def test_the_help_of_a_command_imports_nothing_heavy_of_ours(name: str) -> None:
     # typer itself takes pydantic to read the words of a command, in its newer releases.
     assert imported([name, "--help"], tuple(set(HEAVY) - {"pydantic"})) == []
