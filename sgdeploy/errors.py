@@ -157,6 +157,12 @@ class StateError(SgdeployError):
     exit_code = 8
 
 
+class UnrecordedError(HostsError):
+    """Processes of this deployment live on hosts although no record names them: records were removed or damaged."""
+
+    exit_code = 8
+
+
 @dataclass(frozen=True)
 class Leftover:
     """A process, port or page count that should be gone and is not."""

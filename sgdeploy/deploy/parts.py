@@ -36,7 +36,7 @@ class Part:
 
 
 async def tidy_parts(
-    stopper: Stopper, parts: Mapping[str, Part], *, keep_records: bool, audit: tuple[str, str]
+    stopper: Stopper, parts: Mapping[str, Part], *, keep_records: bool, audit: tuple[str, str] | None
 ) -> Stopped:
     """Put hosts back as they were where nothing else is on record, and only the parts away elsewhere.
 
@@ -44,7 +44,7 @@ async def tidy_parts(
         stopper: for the plan that was started.
         parts: host → what was stopped there.
         keep_records: leave the records of whole hosts where they are.
-        audit: who did what, for the audit line on each host.
+        audit: who did what, for the audit line on each host; None where nothing was done that deserves one.
     """
     whole = [name for name, part in parts.items() if part.whole]
     tidied = await stopper.tidy(whole, keep_records=keep_records, audit=audit)

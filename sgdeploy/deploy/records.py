@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sgdeploy.deploy.fleet import Fleet, Refusal
-from sgdeploy.errors import HostFault, StateError
+from sgdeploy.errors import HostFault
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Json
+from sgdeploy.words import plural
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,19 @@ class RecordedProcess:
 
 
 @dataclass(frozen=True)
+class Orphan:
+    """A process that was started from the run folder, and that no record names any more.
+
+    Attributes:
+        pid: on its host.
+        title: its command line, for people.
+    """
+
+    pid: int
+    title: str
+
+
+@dataclass(frozen=True)
 class HostRecords:
     """All that one host has on record.
 
@@ -45,12 +59,16 @@ class HostRecords:
         launch: content of launch.json, or None where nothing was started.
         plan: the plan as it was started, or None.
         processes: every recorded process.
+        orphans: what lives without a record: records were removed by hand, or damaged.
+        damaged: what of the records cannot be read, in sentences.
     """
 
     host: str
     launch: Json | None
     plan: Plan | None
     processes: tuple[RecordedProcess, ...]
+    orphans: tuple[Orphan, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def living(self) -> tuple[RecordedProcess, ...]:
@@ -59,8 +77,22 @@ class HostRecords:
 
     @property
     def empty(self) -> bool:
-        """Nothing is on record."""
-        return self.launch is None and self.plan is None and not self.processes
+        """Nothing is on record, and nothing lives without one."""
+        return not (self.launch or self.plan or self.processes or self.orphans or self.damaged)
+
+    @property
+    def orphans_fault(self) -> HostFault | None:
+        """Say who lives here without a record, and how to end it: we touch only what is on record."""
+        if not self.orphans:
+            return None
+        first, others = self.orphans[0], len(self.orphans) - 1
+        more = f" and {plural(others, 'other')}" if others else ""
+        pids = " ".join(str(orphan.pid) for orphan in self.orphans)
+        return HostFault(
+            self.host,
+            f"live without a record there: pid {first.pid} ({first.title}){more}",
+            f"records were removed or damaged; end them on the host: kill -KILL {pids}",
+        )
 
 
 @dataclass(frozen=True)
@@ -81,6 +113,11 @@ class Records:
         return tuple(refusal.fault for refusal in self.refusals.values())
 
     @property
+    def orphans(self) -> tuple[HostFault, ...]:
+        """One fault per host on which something lives without a record."""
+        return tuple(fault for found in self.hosts.values() if (fault := found.orphans_fault) is not None)
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         """The distinct plans found, in host order (more than one only after a broken change)."""
         found: dict[str, Plan] = {}
@@ -91,11 +128,7 @@ class Records:
 
 
 async def read_records(fleet: Fleet) -> Records:
-    """Ask every open host what it has on record.
-
-    Raises:
-        StateError: a host's records cannot be read back (damaged, or of another version).
-    """
+    """Ask every open host what it has on record. What cannot be read is told there and hides nothing else."""
     answers = await fleet.ask("records", lambda host: {"run_dir": host.run_dir})
     plans = _Plans()
     hosts = {
@@ -112,6 +145,11 @@ class _Plans:
     read: list[tuple[Json, Plan]] = field(default_factory=list)
 
     def get(self, body: Json) -> Plan:
+        """Read a plan.
+
+        Raises:
+            ValueError: it is damaged or of another version.
+        """
         for known, plan in self.read:
             if known == body:
                 return plan
@@ -121,20 +159,21 @@ class _Plans:
 
 
 def _parse(host: str, result: Json, plans: _Plans, *, now: float) -> HostRecords:
+    damaged = tuple(result.get("damaged") or ())
+    plan = None
     try:
-        plan = result.get("plan")
-        return HostRecords(
-            host=host,
-            launch=result.get("launch"),
-            plan=None if plan is None else plans.get(plan),
-            processes=tuple(_process(host, record, now) for record in result.get("processes", [])),
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        plan = plans.get(result["plan"]) if result.get("plan") is not None else None
+    except ValueError as error:
         reason = str(error).partition("\n")[0]
-        raise StateError(
-            f"{host}: the records of this deployment cannot be read: {reason}",
-            hint="they may come from another version of sgdeploy: use that one, or look at the run folder",
-        ) from error
+        damaged += (f"the plan on record cannot be read, it may come from another version of sgdeploy: {reason}",)
+    return HostRecords(
+        host=host,
+        launch=result.get("launch"),
+        plan=plan,
+        processes=tuple(_process(host, record, now) for record in result.get("processes", [])),
+        orphans=tuple(Orphan(row["pid"], row["title"]) for row in result.get("unrecorded") or ()),
+        damaged=damaged,
+    )
 
 
 def _process(host: str, record: Json, now: float) -> RecordedProcess:

@@ -33,7 +33,6 @@ async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -
 
     Raises:
         RemoteError: no host at all could be reached.
-        StateError: the records cannot be read.
     """
     try:
         opened = await connector.open_all(plan.hosts)
@@ -100,16 +99,15 @@ def _report(
         _row(process, watch.health.processes[process.id], recorded.get(process.id), unreachable.get(process.host))
         for process in running.processes
     )
-    drift = []
+    unproven = [f"{fault.host}: {fault.reason}; {fault.hint}" for fault in records.orphans] + ([wrong] if wrong else [])
+    drift = [f"{name}: {sentence}" for name, found in records.hosts.items() for sentence in found.damaged]
     if recorded and running.digest != plan.digest:
         drift.append(f"what runs was planned as {running.digest[:19]}…, the profile now plans {plan.digest[:19]}…")
-    if wrong:
-        drift.append(wrong)
     return DeploymentStatus(
         name=plan.name,
-        state=_state(rows, wrong),
+        state=_state(rows, well=not unproven),
         digest=running.digest if recorded else "",
-        drift=tuple(drift),
+        drift=(*drift, *unproven),
         unreachable=dict(unreachable),
         locked_by=owner,
         processes=rows,
@@ -139,10 +137,10 @@ def _row(
     )
 
 
-def _state(rows: Sequence[ProcessStatus], wrong: str) -> Literal["ready", "starting", "degraded", "down"]:
+def _state(rows: Sequence[ProcessStatus], *, well: bool) -> Literal["ready", "starting", "degraded", "down"]:
     states = {row.state for row in rows}
-    if states == {"stopped"}:
+    if states == {"stopped"} and well:
         return "down"
-    if states & {"failed", "lost", "stopped"} or wrong:
+    if states & {"failed", "lost", "stopped"} or not well:
         return "degraded"
     return "ready" if states == {"ready"} else "starting"

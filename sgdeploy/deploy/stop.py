@@ -147,12 +147,12 @@ class Stopper:
         known = {fault.host for fault in stopped.faults}
         stopped.faults += [fault for fault in answers.faults if fault.host not in known]
 
-    async def tidy_some(self, ids: Mapping[str, Collection[str]], *, audit: tuple[str, str]) -> Stopped:
+    async def tidy_some(self, ids: Mapping[str, Collection[str]], *, audit: tuple[str, str] | None) -> Stopped:
         """After some processes of hosts on which others go on are gone: their ports free, their records away.
 
         Args:
             ids: host → ids of the processes that are gone.
-            audit: who did what, for the audit line on each host.
+            audit: who did what, for the audit line on each host; None where nothing was done that deserves one.
         """
         stopped = await self._ports_free(ids, {i for there in ids.values() for i in there})
         await self._audit(ids, audit)
@@ -163,19 +163,23 @@ class Stopper:
         self._collect(cleared, stopped)
         return stopped
 
-    async def tidy(self, hosts: Collection[str], *, keep_records: bool, audit: tuple[str, str]) -> Stopped:
+    async def tidy(self, hosts: Collection[str], *, keep_records: bool, audit: tuple[str, str] | None) -> Stopped:
         """After the processes are gone: ports free, hugepages back, records away; each step proven per host.
 
         Args:
             hosts: names of hosts to tidy.
             keep_records: leave the records where they are.
-            audit: who did what, for the audit line on each host.
+            audit: who did what, for the audit line on each host; None where nothing was done that deserves one.
         """
-        stopped = await self._ports_free(hosts)
+        stopped = Stopped()
         restored = await self._fleet.ask(
             "restore", lambda host: {"run_dir": host.run_dir, "sysfs_root": host.sysfs_root}, hosts=hosts
         )
         self._collect(restored, stopped)
+        # Who restores has seen that nothing of ours lives there, on record or not: what listens now is a stranger.
+        ports = await self._ports_free(restored.results)
+        stopped.leftovers += ports.leftovers
+        stopped.faults += ports.faults
         await self._audit(hosts, audit)
         bad = stopped.hosts
         clean = [host for host in hosts if host not in bad]
@@ -187,18 +191,30 @@ class Stopper:
             self._tell(Note("records are kept until the host is proven clean", "warning", tuple(sorted(bad))))
         return stopped
 
-    async def _audit(self, hosts: Iterable[str], audit: tuple[str, str]) -> None:
+    async def _audit(self, hosts: Iterable[str], audit: tuple[str, str] | None) -> None:
+        if audit is None:
+            return
         await self._fleet.ask(
             "audit", lambda host: {"run_dir": host.run_dir, "who": audit[0], "what": audit[1]}, hosts=hosts
         )
 
     async def _ports_free(self, hosts: Iterable[str], ids: Collection[str] | None = None) -> Stopped:
-        """Look for listeners on planned ports of these hosts (of these processes only, where ``ids`` says so)."""
+        """Look for listeners on planned ports of these hosts (of these processes only, where ``ids`` says so).
+
+        All of ours is proven gone: somebody else who has taken a port since is told, and holds nothing up. Where we
+        may not see who it is, that is no proof.
+        """
         stopped = Stopped()
         ports = await self._fleet.ask("ports", lambda host: {"ports": self._ports(host.host, ids)}, hosts=hosts)
         self._collect(ports, stopped)
         for host, result in ports.results.items():
-            stopped.leftovers += [Leftover(host, _port(entry)) for entry in result["listening"]]
+            for entry in result["listening"]:
+                if entry.get("pid") is None:
+                    message = f"port {entry['port']} is held by a process that we may not see"
+                    stopped.leftovers.append(Leftover(host, message))
+                else:
+                    who = f"pid {entry['pid']} ({entry['command']}), which is none of ours"
+                    self._tell(Note(f"port {entry['port']} is held by {who}", "warning", (host,)))
         return stopped
 
     def _ports(self, host: str, ids: Collection[str] | None) -> list[Json]:
@@ -208,8 +224,3 @@ class Stopper:
             for port in process.listens.values()
             if port is not None and (ids is None or process.id in ids)
         ]
-
-
-def _port(entry: Json) -> str:
-    who = f"pid {entry['pid']} ({entry['command']})" if entry.get("pid") else "a process that we may not see"
-    return f"port {entry['port']} is held by {who}"

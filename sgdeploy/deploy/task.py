@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sgdeploy.deploy.records import RecordedProcess, Records
-from sgdeploy.errors import RemoteError, StateError
+from sgdeploy.errors import RemoteError, StateError, UnrecordedError
 from sgdeploy.plan.model import Plan, PlanHost, Process
 from sgdeploy.plan.selector import selected_units
 from sgdeploy.words import plural
@@ -62,12 +62,16 @@ def make_task(plan: Plan, only: tuple[str, ...], records: Records) -> Task:
 
     Raises:
         RemoteError: a host did not give its records.
+        UnrecordedError: something runs that no record names.
         StateError: something that was asked for runs already, or what runs was started from another plan.
         UsageError: a selector means nothing.
     """
     if records.refusals:
         message = f"{plural(len(records.refusals), 'host')} did not give their records"
         raise RemoteError(message, records.faults, hint="nothing was changed on any host")
+    if records.orphans:
+        message = f"processes of {plan.name} without a record run on {plural(len(records.orphans), 'host')}"
+        raise UnrecordedError(message, records.orphans, hint="nothing was changed on any host")
     units = set(selected_units(plan, only))
     living = list(records.living)
     unit_of = {process.id: process.unit for process in plan.processes}

@@ -46,7 +46,7 @@ KIB, MIB = 1 << 10, 1 << 20
 CHUNK = 64 * KIB
 REQUEST_LIMIT = 64 * MIB
 TEXT_LIMIT = MIB
-MARK = "SGDEPLOY_MARK"
+MARK, FOLDER = "SGDEPLOY_MARK", "SGDEPLOY_FOLDER"
 SECRETS = "SGDEPLOY_SECRET_"
 HTTP_OK = 200
 
@@ -301,15 +301,20 @@ def read_json(path: Path) -> Json | None:
     """Read a JSON object; None where there is no such file."""
     try:
         value = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError as error:
-        raise OpError("bad-record", f"{path} is damaged: {error}", path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise bad_record(path, str(error)) from error
     except OSError as error:
         raise os_fault(error, path, "read") from error
     if not isinstance(value, dict):
-        raise OpError("bad-record", f"{path} holds no JSON object", path=str(path))
+        raise bad_record(path, "it holds no JSON object")
     return value
+
+
+def bad_record(path: Path, why: str) -> OpError:
+    """Say that a file of ours was damaged (by hand, by a disk), and what to do about it."""
+    return OpError("bad-record", f"{path} is damaged: {why}", f"move it away: mv {path} {path}.damaged", path=str(path))
 
 
 def read_intact(path: Path) -> Json | None:
@@ -413,6 +418,8 @@ def send_signal(found: Stat, number: int) -> bool:
 # ------------------------------------------------------------------------------------------------------ run folder
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\Z")
+RECORD = {"id", "key", "launch", "pid", "pgid", "sid", "start", "uid", "boot_id", "marker", "log", "offset", "keeper"}
+"""What the record of a process must hold."""
 
 
 def plain(name: str, what: str) -> str:
@@ -466,8 +473,21 @@ class Folder:
         return self.path / "exits" / (plain(key, "key") + ".json")
 
     def records(self) -> list[Json]:
-        """Read all records, in order of their names."""
-        return [record for record in map(read_json, self._listed("processes")) if record is not None]
+        """Read all records that are intact, in order of their names."""
+        found = map(read_intact, self._listed("processes"))
+        return [record for record in found if record is not None and set(record) >= RECORD]
+
+    def damaged(self) -> list[str]:
+        """Say which files of ours are damaged: what they were about can be found by the processes alone."""
+        outcomes = []
+        for path in (*self._listed("processes"), self.plan_file, self.launch_file):
+            outcome = Outcome()
+            with outcome:
+                found = read_json(path)
+                if found is not None and path.parent.name == "processes" and not set(found) >= RECORD:
+                    raise bad_record(path, "it lacks {}".format(", ".join(sorted(RECORD - set(found)))))
+            outcomes.append(outcome)
+        return [str(outcome.fault) for outcome in outcomes if outcome.fault is not None]
 
     def records_stamp(self) -> int:
         """Give a number that changes whenever a record is written or removed."""
@@ -534,6 +554,7 @@ class Survivors:
     def __init__(self, folder: Folder, *, deep: bool = True) -> None:
         """Look once; ``deep`` also reads environments, which costs a read per process."""
         self.table = snapshot()
+        self._folder = folder
         self._children: dict[int, list[int]] = {}
         for found in self.table.values():
             self._children.setdefault(found.ppid, []).append(found.pid)
@@ -568,6 +589,16 @@ class Survivors:
         for members in found.values():
             members.sort(key=lambda member: (member.pid not in mains, member.pid))
         return found
+
+    def unrecorded(self) -> list[Stat]:
+        """Give the processes that were started from this folder and that no record here names (any more)."""
+        recorded = {self._keeper(record) for record in self.records}
+        strays = {keeper: set(pids) for keeper, pids in self._strays.items()}
+        known = self._not_ours.union(self.owner, *(pids for keeper, pids in strays.items() if keeper in recorded))
+        orphans = set().union(*(pids for keeper, pids in strays.items() if keeper not in recorded))
+        path = os.fsencode(str(self._folder.path))
+        orphans.update(pid for pid in set(self.table) - known if variable_of(pid, FOLDER) == path)
+        return [self.table[pid] for pid in sorted(self._below(orphans) - known)]
 
     def _keeper(self, record: Json) -> tuple[int, int]:
         return (record["keeper"]["pid"], record["keeper"]["start"])
@@ -634,7 +665,7 @@ class Survivors:
         for found in list(self.table.values()):
             known = found.pid in self.owner or found.pid in self._not_ours
             if marks and not known and found.start >= oldest:
-                record = marks.get(marker_of(found.pid))
+                record = marks.get(variable_of(found.pid, MARK))
                 if record is not None:
                     self._claim(record, {found.pid})
 
@@ -647,9 +678,9 @@ class Survivors:
         return strays
 
 
-def marker_of(pid: int) -> bytes:
-    """Give the marker in the environment of a process as /proc shows it, b"" where there is none."""
-    head = MARK.encode() + b"="
+def variable_of(pid: int, name: str) -> bytes:
+    """Give a variable in the environment of a process as /proc shows it, b"" where there is none."""
+    head = name.encode() + b"="
     for entry in (slurp(f"/proc/{pid}/environ") or b"").split(b"\0"):
         if entry.startswith(head):
             return entry[len(head) :]
@@ -1089,7 +1120,8 @@ class Hugepages:
         if launch is not None and paths:
             known = launch.get("hugepages_before", [])
             launch["hugepages_before"] = [entry for entry in known if entry["path"] not in paths]
-            write_json(self._folder.launch_file, launch)
+            with contextlib.suppress(OpError):  # A full disk: a count on record that has come back does no harm.
+                write_json(self._folder.launch_file, launch)
 
 
 def same_parameter(one: str, other: str) -> bool:
@@ -1201,6 +1233,7 @@ class Start:
             others = f", and {len(clash) - 1} others" if clash[1:] else ""
             message = f"{clash[0]} already runs (pid {first.pid}{others})"
             raise OpError("already-running", message, "stop it first with `sgdeploy down`", ids=clash, pid=first.pid)
+        refuse_unrecorded(self._folder, "start anything", 0.0)
         for record in records:
             if record["launch"] != self._launch["id"]:  # An earlier launch, and nothing of it lives.
                 remove(self._folder.record_file(record["key"]))
@@ -1249,7 +1282,8 @@ class Start:
         marker = "{}/{}/{}/{}".format(launch["deployment"], launch["host"], launch["id"], process["id"])
         secrets = {SECRETS + name: value for name, value in (process.get("secrets") or {}).items()}
         names = {key: process[key] for key in ("id", "key", "log")}
-        return {**names, "launch": launch["id"], "marker": marker, "env": {**secrets, MARK: marker}}
+        own = {MARK: marker, FOLDER: str(self._folder.path)}
+        return {**names, "launch": launch["id"], "marker": marker, "env": {**secrets, **own}}
 
     def _take_back(self) -> list[str]:
         """Undo this call as far as it came; gives what could not be undone, in words."""
@@ -1358,38 +1392,66 @@ def op_await_gone(call: Call) -> Json:
     return {"survivors": await_gone(folder, ids, call["timeout"], call.cancelled, scope)}
 
 
+LEAVING = 10.0
+"""Seconds for processes without a record to leave by themselves, as followers do after their leader."""
+
+
 def refuse_if_alive(folder: Folder, doing: str) -> None:
-    """Insist that nothing of this folder lives."""
-    living = [(ident, m) for ident, members in Survivors(folder).of().items() for m in members]
+    """Insist that nothing of this folder lives, on record or not."""
+    survivors = Survivors(folder)
+    living = [(ident, m) for ident, members in survivors.of().items() for m in members]
     if living:
         ident, first = living[0]
         message = f"cannot {doing} while {len(living)} of our processes live: {ident}, pid {first.pid}"
         raise OpError("still-alive", message, "stop them first with `sgdeploy down`", pids=[m.pid for _, m in living])
+    refuse_unrecorded(folder, doing, LEAVING if survivors.unrecorded() else 0.0)
+
+
+def refuse_unrecorded(folder: Folder, doing: str, patience: float) -> None:
+    """Insist that nothing lives that was started from this folder and has no record; we do not touch such ones."""
+    left: list[Stat] = []
+
+    def gone() -> bool:
+        left[:] = Survivors(folder).unrecorded()
+        return not left
+
+    if not wait_until(gone, patience):
+        pids, first = [found.pid for found in left], left[0].pid
+        more = f" and {len(left) - 1} others" if left[1:] else ""
+        message = f"cannot {doing}: pid {first} ({title(first)}){more} came from {folder.path}, and no record names it"
+        hint = "records were removed or damaged; on the host: kill -KILL {}".format(" ".join(map(str, pids)))
+        raise OpError("still-alive", message, hint, pids=pids)
 
 
 def op_restore(call: Call) -> Json:
     """Give hugepages back."""
     folder = call.folder
+    refuse_if_alive(folder, "restore hugepages")
     if not folder.launch_file.exists():
         return {"restored": []}
-    refuse_if_alive(folder, "restore hugepages")
     return {"restored": Hugepages(folder, call.get("sysfs_root", "")).restore()}
 
 
 def op_clear(call: Call) -> Json:
     """Remove everything but the logs and the audit trail."""
     folder = call.folder
-    if not folder.path.exists():
-        return {}
     if call.get("ids") is not None:
         return clear_some(folder, call["ids"])
     refuse_if_alive(folder, "clear the records")
+    if not folder.path.is_dir():
+        return {}
     for keeper in folder.keepers():
         # It ends by itself as soon as its last child has; it must not write into what is being removed.
         wait_until(partial(keeper_gone, keeper), KILL_PATIENCE)
         found = read_stat(keeper["pid"])
         if found is not None and (found.start, boot_id()) == (keeper["start"], keeper["boot_id"]):
             send_signal(found, signal.SIGKILL)
+    put_away(folder)
+    return {}
+
+
+def put_away(folder: Folder) -> None:
+    """Remove all that was written into a folder but the logs and the audit trail; nothing of it may live."""
     shipped = folder.noted_files()
     for path in [*map(folder.inside, shipped), *folder.path.glob(".*.tmp")]:
         remove(path)
@@ -1397,11 +1459,11 @@ def op_clear(call: Call) -> Json:
         remove_tree(folder.path / name)
     for path in (folder.plan_file, folder.files_file, folder.launch_file):
         remove(path)
-    for parent in sorted({path.parent for path in map(folder.inside, shipped)}, reverse=True):
-        if parent != folder.path:
-            with contextlib.suppress(OSError):
-                parent.rmdir()  # Only where nothing else is in it.
-    return {}
+    # Folders go only where nothing else is in them; the last two stay, once something has run, for its log.
+    parents = sorted({path.parent for path in map(folder.inside, shipped)} - {folder.path}, reverse=True)
+    for parent in (*parents, folder.path / "logs", folder.path, folder.path.parent):
+        with contextlib.suppress(OSError):
+            parent.rmdir()
 
 
 def clear_some(folder: Folder, ids: Collection[str]) -> Json:
@@ -1436,22 +1498,34 @@ def remove_tree(path: Path) -> None:
 
 
 def op_prepare(call: Call) -> Json:
-    """Write the plan, the scripts and the files."""
+    """Write the plan, the scripts and the files; all of it, or nothing where nothing was before."""
+    folder = call.folder
+    fresh = not folder.plan_file.exists() and not folder.records()
+    try:
+        folder.make()
+        # The plan first: whoever finds half of this knows by it that there is something to put away.
+        write_json(folder.plan_file, call["plan"])
+        write_files(folder, call.get("files", []))
+        for key, text in call.get("scripts", {}).items():
+            write_atomic(folder.path / "scripts" / (plain(key, "key") + ".sh"), to_bytes(text), 0o700)
+    except OpError:
+        if fresh:
+            with contextlib.suppress(OpError):
+                put_away(folder)
+        raise
+    return {}
+
+
+def write_files(folder: Folder, files: list[Json]) -> None:
+    """Write the files that come with a plan, their names on record before."""
     import base64
 
-    folder = call.folder
-    folder.make()
-    files = call.get("files", [])
     folder.note_files([entry["path"] for entry in files])
     for entry in files:
         path = folder.inside(entry["path"])
         make_folder(path.parent)
         data = base64.b64decode(entry["base64"]) if "base64" in entry else to_bytes(entry["text"])
         write_atomic(path, data, int(entry.get("mode") or "0644", 8))
-    for key, text in call.get("scripts", {}).items():
-        write_atomic(folder.path / "scripts" / (plain(key, "key") + ".sh"), to_bytes(text), 0o700)
-    write_json(folder.plan_file, call["plan"])
-    return {}
 
 
 def op_records(call: Call) -> Json:
@@ -1459,15 +1533,22 @@ def op_records(call: Call) -> Json:
     folder = call.folder
     if folder.path.exists() and not os.access(str(folder.path), os.R_OK | os.X_OK):
         raise os_fault(OSError(errno.EACCES, os.strerror(errno.EACCES)), folder.path, "read the folder")
-    found = folder.records()
-    members = Survivors(folder).of() if found else {}
+    found, survivors = folder.records(), Survivors(folder)
+    members = survivors.of()
     processes = []
     for record in found:
         pids = [member.pid for member in members.get(record["id"], ())]
         now = {"alive": record_alive(record), "exit": exit_json(folder.ended(record)), "pids": pids}
         processes.append({**record, **now})
-    launch, plan = read_json(folder.launch_file), read_json(folder.plan_file)
-    return {"launch": launch, "plan": plan, "boot_id": boot_id(), "processes": processes}
+    orphans = [{"pid": found.pid, "title": title(found.pid)} for found in survivors.unrecorded()]
+    return {
+        "launch": read_intact(folder.launch_file),
+        "plan": read_intact(folder.plan_file),
+        "boot_id": boot_id(),
+        "processes": processes,
+        "unrecorded": orphans,
+        "damaged": folder.damaged(),
+    }
 
 
 def op_audit(call: Call) -> Json:

@@ -31,6 +31,12 @@ def files_of(helper: Helper, folder: Path) -> list[str]:
     return sorted(found["commands"]["find"]["out"].split())
 
 
+def found_in(helper: Helper, folder: Path) -> list[str]:
+    """List everything below a folder as the helper's mounts show it."""
+    found = helper.call("gather", commands={"find": ["find", str(folder), "-mindepth", "1"]})
+    return sorted(found["commands"]["find"]["out"].split())
+
+
 def fill(helper: Helper, disk: Path) -> None:
     """Leave no byte free."""
     helper.call("gather", commands={"fill": ["sh", "-c", f"head -c 1000000 /dev/zero >{disk}/ballast"]})
@@ -42,7 +48,37 @@ def test_a_full_disk_is_told_while_preparing(small: tuple[Helper, Path]) -> None
     with pytest.raises(RefusedError, match=r"no-space.*bin/engine\.py.*ENOSPC") as refused:
         helper.call("prepare", run_dir=f"{disk}/demo/n01", plan=PLAN, scripts={"a": "exit 0"}, files=[big])
     assert refused.value.details == {"path": f"{disk}/demo/n01/bin/engine.py", "errno": "ENOSPC"}
-    assert files_of(helper, disk) == [f"{disk}/demo/n01/files.json"]
+    assert found_in(helper, disk) == []
+
+
+def test_a_full_disk_does_not_wipe_what_runs_already(small: tuple[Helper, Path]) -> None:
+    helper, disk = small
+    run_dir = f"{disk}/demo/n01"
+    helper.call("prepare", run_dir=run_dir, plan=PLAN, scripts={"a": "exec sleep 300"}, files=[])
+    helper.call("start", run_dir=run_dir, launch=LAUNCH, processes=[process("a")])
+    with pytest.raises(RefusedError, match="no-space"):
+        helper.call("prepare", run_dir=run_dir, plan=PLAN, scripts={"b": "x" * 200_000})
+    records = helper.call("records", run_dir=run_dir)
+    assert [(record["key"], record["alive"]) for record in records["processes"]] == [("a", True)]
+    assert records["plan"] == PLAN
+    helper.call("signal", run_dir=run_dir, ids=None, scope="tree", signal="KILL")
+    assert helper.call("await_gone", run_dir=run_dir, ids=None, timeout=10) == {"survivors": []}
+
+
+def test_hugepages_come_back_on_a_full_disk(small: tuple[Helper, Path]) -> None:
+    helper, disk = small
+    pages = disk.parent / "pages"
+    pages.write_text("7\n")
+    run_dir = f"{disk}/demo/n01"
+    helper.call("prepare", run_dir=run_dir, plan=PLAN, scripts={}, files=[])
+    wanted = [{"path": str(pages), "value": 3}]
+    helper.call("start", run_dir=run_dir, launch=LAUNCH, processes=[], hugepages=wanted)
+    assert pages.read_text() == "3\n"
+    fill(helper, disk)
+    assert helper.call("restore", run_dir=run_dir) == {"restored": [{"path": str(pages), "before": 3, "now": 7}]}
+    assert pages.read_text() == "7\n"
+    helper.call("clear", run_dir=run_dir)
+    assert found_in(helper, disk) == [f"{disk}/ballast"]
 
 
 def test_a_full_disk_is_told_while_starting_and_nothing_runs(small: tuple[Helper, Path]) -> None:

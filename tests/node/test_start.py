@@ -38,7 +38,8 @@ def test_its_environment_is_ours_without_our_variables(helpers: Helpers, deploym
     deployment.run(a="env; exec sleep 300")
     env = dict(line.split("=", 1) for line in deployment.wait_log("a", "KEPT=").splitlines() if "=" in line)
     assert env["KEPT"] == "yes"
-    assert {name for name in env if name.startswith("SGDEPLOY_")} == {"SGDEPLOY_MARK"}
+    assert {name for name in env if name.startswith("SGDEPLOY_")} == {"SGDEPLOY_MARK", "SGDEPLOY_FOLDER"}
+    assert env["SGDEPLOY_FOLDER"] == str(deployment.run_dir)
     assert env["SGDEPLOY_MARK"] == "demo/n01/launch1/demo/a"
 
 

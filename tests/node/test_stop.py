@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.deployment import Deployment
-from tests.node.wire import Helper, RefusedError, living, start_ticks, wait_for
+from tests.node.wire import Helper, RefusedError, living, patched, start_ticks, wait_for
 
 Helpers = Callable[..., Helper]
 
@@ -249,12 +248,77 @@ def test_clearing_what_does_not_exist_is_fine(deployment: Deployment) -> None:
     assert deployment.call("restore") == {"restored": []}
 
 
-def test_a_damaged_record_is_named(deployment: Deployment) -> None:
-    deployment.run(a="exec sleep 300")
+@pytest.mark.parametrize("text", ['{"id": "demo/a"', "[]", '{"id": "demo/a"}', "\x00" * 300])
+def test_a_damaged_record_hides_no_process_and_no_other_record(deployment: Deployment, text: str) -> None:
+    """Nobody else's is below their keeper, so what has no record is stopped with the others."""
+    pids = deployment.run(a="exec sleep 300", b="exec sleep 300")
     file = deployment.run_dir / "processes" / "a.json"
-    text = file.read_text()
-    file.write_text(text[:20])
-    with pytest.raises(RefusedError, match=r"bad-record.*a\.json is damaged"):
-        deployment.call("records")
     file.write_text(text)
-    assert json.loads(text)["id"] == "demo/a"
+    records = deployment.call("records")
+    assert [(record["key"], record["pids"]) for record in records["processes"]] == [("b", [pids["b"], pids["a"]])]
+    assert [f"{file} is damaged: " in damage for damage in records["damaged"]] == [True]
+    deployment.kill_all()
+    assert not living(pids["a"])
+    deployment.call("clear")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("name", ["plan.json", "launch.json"])
+def test_a_damaged_file_keeps_nobody_from_stopping(deployment: Deployment, name: str) -> None:
+    deployment.run(a="exec sleep 300")
+    (deployment.run_dir / name).write_text("{")
+    records = deployment.call("records")
+    assert [f"{name} is damaged" in damage for damage in records["damaged"]] == [True]
+    assert records[name.partition(".")[0]] is None
+    deployment.kill_all()
+    deployment.call("clear")
+    assert sorted(path.name for path in deployment.run_dir.iterdir()) == ["logs"]
+
+
+@pytest.mark.parametrize("gone", ["processes", "."])
+def test_processes_whose_records_were_removed_are_found_and_not_touched(
+    helpers: Helpers, deployment: Deployment, gone: str
+) -> None:
+    """Removing a folder by hand stops nothing; who then says that nothing runs would lie."""
+    deployment.helper = helpers(source=patched(("LEAVING = 10.0", "LEAVING = 0.2")))
+    child = "exec -a other sleep 301 & exec sleep 300"
+    pid = deployment.run(a=child)["a"]
+    wait_for(lambda: len(deployment.record("a")["pids"]) > 1, "the child of a")
+    pids = deployment.record("a")["pids"]
+    shutil.rmtree(deployment.run_dir / gone)
+    records = deployment.call("records")
+    assert (records["processes"], [orphan["pid"] for orphan in records["unrecorded"]]) == ([], pids)
+    assert "sleep 300" in records["unrecorded"][0]["title"]
+    stream = deployment.helper.stream("clear", run_dir=str(deployment.run_dir))
+    with pytest.raises(RefusedError, match=rf"still-alive: cannot clear.* pid {pid} .*no record names it") as refused:
+        stream.next()
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith("kill -KILL " + " ".join(map(str, pids)))
+    with pytest.raises(RefusedError, match="cannot start anything"):
+        deployment.run(b="exit 0")
+    assert all(map(living, pids))
+    for each in pids:
+        deployment.stranger(each)
+
+
+def test_clearing_waits_for_processes_without_a_record_that_leave_by_themselves(deployment: Deployment) -> None:
+    """As followers do after their leader."""
+    deployment.run(a="sleep 1")
+    shutil.rmtree(deployment.run_dir / "processes")
+    assert deployment.call("records")["unrecorded"]
+    assert deployment.call("clear") == {}
+
+
+def test_a_process_of_the_same_name_from_another_folder_is_another_ones(deployment: Deployment, tmp_path: Path) -> None:
+    other = Deployment(tmp_path / "elsewhere" / "n01", deployment.helper)
+    other.run(a="exec sleep 300")
+    assert deployment.call("records")["unrecorded"] == []
+    assert deployment.call("clear") == {}
+    other.kill_all()
+    other.call("clear")
+
+
+def test_nothing_stays_where_nothing_has_run(deployment: Deployment) -> None:
+    deployment.prepare(a="exit 0")
+    deployment.call("clear")
+    assert not deployment.run_dir.parent.exists()

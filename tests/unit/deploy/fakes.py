@@ -84,6 +84,7 @@ class FakeNode:
     plan: Json | None = None
     locked_by: Json | None = None
     listening: list[Json] = field(default_factory=list)
+    orphans: list[Json] = field(default_factory=list)
     tokens: int = 3
     closed: bool = False
     clock_ahead: float = 0.0
@@ -167,7 +168,8 @@ class FakeNode:
             {"id": name, "pid": 7, "alive": True, "exit": None, "pids": [7], "wall": 990.0, "log": "x.log"}
             for name in sorted(self.living)
         ]
-        return {"launch": {"id": "l1"} if self.plan else None, "plan": self.plan, "processes": rows}
+        found = {"plan": self.plan, "processes": rows, "unrecorded": self.orphans}
+        return {"launch": {"id": "l1"} if self.plan else None, **found}
 
     def _ports(self, _arguments: Json) -> Json:
         return {"listening": self.listening}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sgdeploy.deploy.down import down
-from sgdeploy.deploy.events import Outcome
+from sgdeploy.deploy.events import Note, Outcome
 from sgdeploy.errors import HostFault, Leftover, LeftoverError, RemoteError
 from sgdeploy.plan.model import Plan
+from sgdeploy.remote.base import NodeError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, down_options, make_plan
 
 
@@ -36,8 +37,8 @@ async def test_the_leader_is_asked_first_and_followers_only_if_they_stay() -> No
     assert signals == {"h1": [("main", "TERM")], "h2": [("group", "TERM"), ("tree", "KILL")]}
     assert outcome(heard) == "stopped"
     assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "signal", "await_gone"}] == [
-        "ports",
         "restore",
+        "ports",
         "audit",
         "clear",
     ]
@@ -72,14 +73,54 @@ async def test_what_survives_is_named_and_its_records_stay() -> None:
     assert hosts.nodes["h1"].plan is None
 
 
-async def test_a_port_that_is_still_held_keeps_the_records() -> None:
-    plan = make_plan()
+async def test_a_stranger_that_took_a_port_since_is_told_and_holds_nothing_up() -> None:
+    plan, heard = make_plan(), Heard()
     hosts = running(plan)
     hosts.nodes["h1"].listening = [{"address": "0.0.0.0", "port": 30000, "pid": 9, "command": "nginx"}]
+    await down(plan, hosts, heard, down_options())
+    notes = [event for event in heard.events if isinstance(event, Note)]
+    assert notes == [Note("port 30000 is held by pid 9 (nginx), which is none of ours", "warning", ("h1",))]
+    assert outcome(heard) == "stopped"
+    assert hosts.nodes["h1"].plan is None
+
+
+async def test_a_port_that_is_held_by_we_do_not_know_whom_keeps_the_records() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h1"].listening = [{"address": "0.0.0.0", "port": 30000, "pid": None, "command": None}]
     with pytest.raises(LeftoverError) as caught:
         await down(plan, hosts, Heard(), down_options())
-    assert caught.value.leftovers == (Leftover("h1", "port 30000 is held by pid 9 (nginx)"),)
+    assert caught.value.leftovers == (Leftover("h1", "port 30000 is held by a process that we may not see"),)
     assert hosts.nodes["h1"].plan is not None
+
+
+@pytest.mark.parametrize("how", ["records", "plan"])
+async def test_what_lives_without_a_record_is_no_success(how: str) -> None:
+    """Somebody removed the run folder by hand: nothing is on record, and what it was about lives on."""
+    plan = make_plan()
+    hosts = running(plan)
+    node = hosts.nodes["h2"]
+    node.living.clear()
+    node.plan = None if how == "records" else node.plan
+    node.orphans = [{"pid": 64, "title": "python3 -m sglang"}, {"pid": 65, "title": "sglang::scheduler"}]
+    refusal = NodeError("h2", "still-alive", "pid 64 … and no record names it", {"pids": [64]}, hint="kill -KILL 64 65")
+    node.refuse["restore"] = refusal
+    with pytest.raises(LeftoverError) as caught:
+        await down(plan, hosts, Heard(), down_options())
+    assert caught.value.faults == (refusal.fault,)
+    assert "ports" not in node.ops()
+    assert "clear" not in node.ops()
+    assert not hosts.nodes["h1"].living
+
+
+@pytest.mark.parametrize("host", ["h1", "h2"])
+async def test_a_plan_on_record_that_cannot_be_read_stops_nobody_from_stopping(host: str) -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes[host].plan = {"version": 9}
+    await down(plan, hosts, Heard(), down_options())
+    assert not any(node.living for node in hosts.nodes.values())
+    assert not any(node.plan for node in hosts.nodes.values())
 
 
 async def test_an_unreachable_host_is_listed_and_the_others_are_cleaned() -> None:

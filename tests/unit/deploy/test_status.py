@@ -85,3 +85,21 @@ async def test_who_works_on_it_is_named() -> None:
     hosts = running(plan)
     hosts.nodes["h1"].locked_by = {"user": "ann", "host": "desk", "pid": 5, "command": "sgdeploy up", "since": 0.0}
     assert (await status(plan, hosts, {})).locked_by.startswith("ann@desk (pid 5), since ")
+
+
+async def test_what_lives_without_a_record_is_not_called_down() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    hosts.nodes["h2"].orphans = [{"pid": 64, "title": "python3"}, {"pid": 65, "title": "sglang::scheduler"}]
+    seen = await status(plan, hosts, {})
+    assert seen.state == "degraded"
+    what = "h2: live without a record there: pid 64 (python3) and 1 other"
+    assert seen.drift == (f"{what}; records were removed or damaged; end them on the host: kill -KILL 64 65",)
+
+
+async def test_a_plan_on_record_that_cannot_be_read_is_told() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h2"].plan = {"version": 9}
+    seen = await status(plan, hosts, {})
+    assert "h2: the plan on record cannot be read, it may come from another version of sgdeploy" in seen.drift[0]

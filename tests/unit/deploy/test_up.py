@@ -16,6 +16,7 @@ from sgdeploy.errors import (
     RemoteError,
     StartupError,
     StateError,
+    UnrecordedError,
     WaitTimeoutError,
 )
 from sgdeploy.remote.base import LostHostError, NodeError
@@ -274,3 +275,15 @@ async def test_no_wait_returns_once_everything_lives() -> None:
     assert isinstance(heard.events[-1], Outcome)
     assert heard.events[-1].outcome == "started"
     assert "complete" not in hosts.nodes["h1"].ops()
+
+
+async def test_nothing_is_started_beside_what_lives_without_a_record() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    hosts.nodes["h2"].orphans = [{"pid": 64, "title": "python3 -m sglang"}]
+    with pytest.raises(UnrecordedError, match="processes of demo without a record run on 1 host") as caught:
+        await up(plan, hosts, Heard(), up_options())
+    assert caught.value.exit_code == 8
+    assert caught.value.faults[0].host == "h2"
+    assert "kill -KILL 64" in (caught.value.faults[0].hint or "")
+    assert "prepare" not in hosts.nodes["h1"].ops()
