@@ -23,7 +23,7 @@ from sgdeploy.words import plural
 NOTHING_CHANGED = "nothing was changed on any host"
 
 
-def require(answers: Answers, doing: str, hint: str = NOTHING_CHANGED) -> None:
+def require(answers: Answers, doing: str, hint: str | None = NOTHING_CHANGED) -> None:
     """Let a command go on only if every host obeyed.
 
     Raises:

@@ -18,14 +18,13 @@ from sgdeploy.deploy.fleet import Fleet, open_fleet
 from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import UpOptions
-from sgdeploy.deploy.parts import Part, tidy_parts
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, require
 from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.router import workers_counted
-from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.task import make_task
+from sgdeploy.deploy.undo import Undo
 from sgdeploy.deploy.watch import Watch, watching
-from sgdeploy.errors import CancelledRunError, HostFault, ProcessFault, SgdeployError, StartupError
+from sgdeploy.errors import CancelledRunError, ProcessFault, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan, Process
 from sgdeploy.plan.selector import selected_units
 from sgdeploy.remote.base import Connector
@@ -34,11 +33,6 @@ from sgdeploy.words import plural
 
 HOLD = 2.0
 """Seconds that ``up --no-wait`` looks on, so that an instant crash is not called a start."""
-
-NOTHING_LEFT = "run folders that were written are put away again"
-
-FAILED_GRACE = 5.0
-"""Seconds for the leaders of a failed bring-up to leave: there is nothing to drain."""
 
 
 async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -> None:
@@ -49,35 +43,33 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
         StartupError, WaitTimeoutError: after a start; what was started has been stopped unless ``keep``.
         CancelledRunError: interrupted; its hint says what runs and how to go on.
     """
-    begin = time.monotonic()
+    run = _Run(plan, connector, tell, options)
     check_secrets(plan, options.secrets)
     try:
-        tell(Step(1, _steps(plan, options), f"connect to {plural(len(plan.hosts), 'host')}"))
-        fleet = await open_fleet(connector, plan.hosts)
-        for name in fleet.sessions:
-            tell(HostState(name, "connected"))
-        run = _Run(plan, fleet, tell, options, begin)
+        await run.connect()
         await run.check()
         if options.dry_run:
             tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", run.seconds))
             return
-        async with locked(fleet, plan.lead_host, options.owner):
+        async with locked(run.fleet, plan.lead_host, options.owner):
             await run.bring_up()
     finally:
         await connector.close_all()
 
 
 class _Run:
-    """One bring-up on open hosts."""
+    """One bring-up."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, tell: Tell, options: UpOptions, begin: float) -> None:
+    def __init__(self, plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -> None:
         self.plan = plan
-        self.fleet = fleet
+        self.fleet = Fleet({})
         self.tell = tell
         self.options = options
-        self._begin = begin
-        self._number = 1
+        self._connector = connector
+        self._begin = time.monotonic()
+        self._number = 0
         self._launched = False
+        self._launch_id = new_launch_id()
 
     @property
     def seconds(self) -> float:
@@ -86,6 +78,13 @@ class _Run:
     def _step(self, title: str) -> None:
         self._number += 1
         self.tell(Step(self._number, _steps(self.plan, self.options), title))
+
+    async def connect(self) -> None:
+        """Open all hosts, or go no further."""
+        self._step(f"connect to {plural(len(self.plan.hosts), 'host')}")
+        self.fleet = await open_fleet(self._connector, self.plan.hosts)
+        for name in self.fleet.sessions:
+            self.tell(HostState(name, "connected"))
 
     async def check(self) -> None:
         """Facts, preflight and records; nothing is changed."""
@@ -98,20 +97,15 @@ class _Run:
         """Push everything, start stage after stage, prove that it serves; on any failure clean up before raising."""
         records = await read_records(self.fleet)
         self.task = make_task(self.plan, self.options.only, records)
+        self._launch_id = self.task.launch_id or self._launch_id
         await clear_stale(self.fleet, records, self.task, self.tell)
         self._step("write run folders and scripts")
         async with self._undone_on_failure():
-            require(await push(self.fleet, self.task), "writing the run folder")
+            require(await push(self.fleet, self.task), "writing the run folder", hint=None)
             async with watching(self.fleet, self.plan, self.tell) as watch:
                 watch.started(self.task.running)
-                launch = Launch(
-                    self.fleet,
-                    self.plan,
-                    self.options.owner,
-                    self.options.secrets,
-                    self.tell,
-                    self.task.launch_id or new_launch_id(),
-                )
+                secrets = self.options.secrets
+                launch = Launch(self.fleet, self.plan, self.options.owner, secrets, self.tell, self._launch_id)
                 for units in self.task.stages:
                     await self._stage(launch, watch, self.plan.of_units(units))
                 await self._conclude(watch)
@@ -121,7 +115,7 @@ class _Run:
         if not self._launched:
             self.options.remember()
         self._launched = True
-        require(await launch.start(processes), "starting", "what was started elsewhere is stopped again")
+        require(await launch.start(processes), "starting", hint=None)
         watch.started(processes)
         if self.options.wait:
             self._step(f"wait for every rank{_which(processes)}")
@@ -169,22 +163,34 @@ class _Run:
             yield
         except asyncio.CancelledError as cancelled:
             if not self._launched:
-                await to_the_end(self._undo(self.task.units))
-                raise CancelledRunError("interrupted before anything was started", hint=NOTHING_LEFT) from cancelled
+                clean = await to_the_end(self._undo().run(self.task.units))
+                hint = self._next_step(clean=clean)
+                raise CancelledRunError("interrupted before anything was started", hint=hint) from cancelled
             raise CancelledRunError(
                 "interrupted; what was started keeps running and is on record",
                 hint=f"`sgdeploy status {self.plan.name}` shows it, `sgdeploy down {self.plan.name}` stops it",
             ) from cancelled
-        except SgdeployError as error:
+        except Exception as error:
             if self.options.keep:
                 self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))
             else:
                 # Who interrupts the clean-up wants an end, and gets it; what failed is still to be told.
                 with suppress(asyncio.CancelledError):
-                    await to_the_end(self._undo(self._to_undo(error)))
+                    clean = await to_the_end(self._undo().run(self._to_undo(error)))
+                    if isinstance(error, SgdeployError):
+                        error.hint = error.hint or self._next_step(clean=clean)
             raise
 
-    def _to_undo(self, error: SgdeployError) -> Collection[str]:
+    def _undo(self) -> Undo:
+        launch_id = self._launch_id if self._launched else ""
+        return Undo(self.fleet, self._connector, self.tell, self.task, self.options.owner, launch_id)
+
+    def _next_step(self, *, clean: bool) -> str | None:
+        if not clean:
+            return f"what is left is named above; `sgdeploy down {self.plan.name}` goes on with it"
+        return None if self._launched else "run folders that were written are put away again"
+
+    def _to_undo(self, error: Exception) -> Collection[str]:
         """Give the units to stop after a failure: a router that fails does not cost the instances their long load."""
         routers = {process.id for process in self.plan.processes if process.role == "router"}
         failed = error.faults if isinstance(error, StartupError) else getattr(error, "missing", ())
@@ -194,29 +200,6 @@ class _Run:
         message = "only the router is stopped; the instances stay up"
         self.tell(Note(message, "warning", hint="mend it, then `sgdeploy up … --only router` goes on"))
         return {process.unit for process in self.plan.processes if process.role == "router"}
-
-    async def _undo(self, units: Collection[str]) -> None:
-        records = await read_records(self.fleet)
-        stopper = Stopper(self.fleet, self.plan, self.tell)
-        names = {host.host for host in self.task.hosts}
-        found = {name: Part.of(there, self.plan, units) for name, there in records.hosts.items() if name in names}
-        parts = {name: part for name, part in found.items() if part.ids or part.whole}
-        stopped = await stopper.stop({n: part.living for n, part in parts.items()}, grace=FAILED_GRACE, now=False)
-        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
-        tidied = await tidy_parts(
-            stopper, gone, keep_records=False, audit=(str(self.options.owner), "up failed, stopped again")
-        )
-        self._tell_what_is_left(records.faults, stopped, tidied)
-
-    def _tell_what_is_left(self, lost: tuple[HostFault, ...], *parts: Stopped) -> None:
-        """Say it beside the failure itself: a clean-up that could not finish must not hide the cause."""
-        hint = f"sgdeploy down {self.plan.name}"
-        if self._launched and not lost and all(part.proven for part in parts):
-            self.tell(Note("what was started is stopped again; the logs stay on the hosts"))
-        for fault in (*lost, *(fault for part in parts for fault in part.faults)):
-            self.tell(Note(f"could not be cleaned: {fault.reason}", "warning", (fault.host,), hint))
-        for item in (item for part in parts for item in part.leftovers):
-            self.tell(Note(item.what, "warning", (item.host,), hint))
 
 
 def _steps(plan: Plan, options: UpOptions) -> int:

@@ -181,8 +181,7 @@ class Watch:
         first_lost = bool(failed.lost) and self.health.failures[0].state == "lost"
         if first_lost or not failed.faults:
             count = len(failed.lost)
-            hint = "its processes could not be stopped; `sgdeploy down` finishes when it answers again"
-            error = RemoteError(f"{plural(count, 'host')} lost", failed.lost, hint=hint)
+            error = RemoteError(f"{plural(count, 'host')} lost", failed.lost)
         else:
             lost = "; ".join(f"{fault.host} {fault.reason}" for fault in failed.lost)
             error = StartupError(failed.message, failed.faults, hint=f"also lost: {lost}" if lost else None)

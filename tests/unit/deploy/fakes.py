@@ -73,12 +73,13 @@ class FakeNode:
         calls: every operation in the order in which it came, with its arguments.
         living: ids that run.
         stubborn: ids that no signal ends.
+        lost: why it does not answer any more, until it is opened again; being refused by a loss loses a host.
     """
 
     host: PlanHost
     calls: list[tuple[str, Json]] = field(default_factory=list)
     refuse: dict[str, NodeError | LostHostError] = field(default_factory=dict)
-    script: list[Json] = field(default_factory=list)
+    script: Sequence[Json | LostHostError] = field(default_factory=list)
     living: set[str] = field(default_factory=set)
     stubborn: set[str] = field(default_factory=set)
     plan: Json | None = None
@@ -87,6 +88,9 @@ class FakeNode:
     orphans: list[Json] = field(default_factory=list)
     tokens: int = 3
     closed: bool = False
+    lost: LostHostError | None = None
+    launch: Json | None = None
+    on_loss: Callable[[], object] = lambda: None
     clock_ahead: float = 0.0
     workers: list[str] = field(default_factory=list)
     on_call: Callable[[str], None] = lambda _op: None
@@ -105,8 +109,7 @@ class FakeNode:
         arguments = dict(args or {})
         self.calls.append((op, arguments))
         self.on_call(op)
-        if op in self.refuse:
-            raise self.refuse[op]
+        self._refuse(op)
         answer = getattr(self, f"_{op}", None)
         return {} if answer is None else answer(arguments)
 
@@ -119,9 +122,9 @@ class FakeNode:
         self.calls.append((op, arguments))
         if op == "watch":
             self.watched.set()
-        if op in self.refuse:
-            raise self.refuse[op]
+        self._refuse(op)
         if op == "start":
+            self.launch = arguments["launch"]
             for process in arguments["processes"]:
                 self.living.add(process["id"])
                 self.begun.set()
@@ -131,8 +134,24 @@ class FakeNode:
             await self.begun.wait()
         for event in self.script:
             await asyncio.sleep(0)
+            if isinstance(event, LostHostError):
+                self._lose(event)
+                raise event
             yield event
         await asyncio.Event().wait()
+
+    def _refuse(self, op: str) -> None:
+        refusal = self.refuse.get(op)
+        if isinstance(refusal, LostHostError):
+            self._lose(refusal)
+        if self.lost is not None:
+            raise self.lost
+        if refusal is not None:
+            raise refusal
+
+    def _lose(self, loss: LostHostError) -> None:
+        self.lost = loss
+        self.on_loss()
 
     async def close(self) -> None:
         """Close; the lock goes with the session."""
@@ -160,7 +179,8 @@ class FakeNode:
         return {}
 
     def _clear(self, arguments: Json) -> Json:
-        self.plan = None if arguments.get("ids") is None else self.plan
+        if arguments.get("ids") is None:
+            self.plan = self.launch = None
         return {}
 
     def _records(self, _arguments: Json) -> Json:
@@ -169,7 +189,7 @@ class FakeNode:
             for name in sorted(self.living)
         ]
         found = {"plan": self.plan, "processes": rows, "unrecorded": self.orphans}
-        return {"launch": {"id": "l1"} if self.plan else None, **found}
+        return {"launch": self.launch or ({"id": "l1"} if self.living else None), **found}
 
     def _ports(self, _arguments: Json) -> Json:
         return {"listening": self.listening}
@@ -193,14 +213,18 @@ class FakeNode:
 
 @dataclass
 class FakeConnector:
-    """Opens fake nodes; ``down`` are hosts that cannot be reached."""
+    """Opens fake nodes, lost ones again; ``down`` are hosts that cannot be reached, ``opened`` what was asked for."""
 
     nodes: dict[str, FakeNode]
     down: dict[str, HostFault] = field(default_factory=dict)
+    opened: list[str] = field(default_factory=list)
 
     async def open_all(self, hosts: Sequence[PlanHost]) -> Opened:
         """Open what can be opened."""
         names = [host.host for host in hosts]
+        self.opened += names
+        for name in set(names) - set(self.down):
+            self.nodes[name].lost = None
         sessions: dict[str, NodeSession] = {name: self.nodes[name] for name in names if name not in self.down}
         return Opened(sessions, tuple(self.down[name] for name in names if name in self.down))
 

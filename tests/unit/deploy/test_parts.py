@@ -101,7 +101,7 @@ async def test_an_instance_that_dies_while_the_router_starts_takes_everything_do
     plan = with_router()
     hosts = hosts_of(plan)
     hosts.nodes["h3"].script = []
-    hosts.nodes["h2"].script += [{"observations": [dead(of_role(plan, "decode"))]}]
+    hosts.nodes["h2"].script = [*hosts.nodes["h2"].script, {"observations": [dead(of_role(plan, "decode"))]}]
     with pytest.raises(StartupError):
         await up(plan, hosts, Heard(), up_options())
     assert not any(node.living for node in hosts.nodes.values())

@@ -218,7 +218,7 @@ async def test_the_overall_clock_names_who_is_missing() -> None:
 async def test_a_host_lost_while_watching_ends_up_at_once() -> None:
     plan = make_plan()
     hosts = cluster(plan)
-    hosts.nodes["h2"].refuse["watch"] = LostHostError("h2", "connection reset")
+    hosts.nodes["h2"].script = [LostHostError("h2", "connection reset")]
     with pytest.raises(RemoteError, match="1 host lost") as caught:
         await up(plan, hosts, Heard(), up_options())
     assert caught.value.faults[0].host == "h2"
