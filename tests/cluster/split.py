@@ -39,6 +39,7 @@ def split_profile(
     interval: int = 3,
     stall: str = "40s",
     flags: Mapping[str, Any] | None = None,
+    tokenizers: bool = False,
     **env: Mapping[str, str],
 ) -> Path:
     """Write a profile of two prefill instances, a decode and the router, each on a host of its own.
@@ -50,6 +51,7 @@ def split_profile(
         interval: seconds after which the router moves its boundary.
         stall: of ``health``.
         flags: further flags of the router.
+        tokenizers: HTTP servers beside the router instead of in the instances.
         env: variables of ``short``, ``long`` and ``decode``.
     """
     write_inventory(lab, folder)
@@ -62,6 +64,7 @@ platform: cpu
 inventory: inventory.yaml
 model: {{path: /models/none, served_name: split}}
 engine:
+  version: {"kunpeng" if tokenizers else "0.5.23"}
   executable: rehearsal
   flags: {{max-total-tokens: 8192}}
   env: {json.dumps(QUICK)}
@@ -72,6 +75,8 @@ decode: {{hosts: {DECODE}, parallel: {{tp: 1}}, env: {role["decode"]}}}
 router:
   host: {ROUTER}
   port: {PORT}
+  version: "0.3.2"
+  tokenizer: {"separate" if tokenizers else "inside"}
   python: {sys.executable}
   bucket: {{balance_abs_threshold: {threshold}, balance_rel_threshold: 1.5, adjust_interval_secs: {interval}}}
   flags: {json.dumps({"health-check-interval-secs": 2, **(flags or {})})}

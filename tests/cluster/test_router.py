@@ -129,6 +129,23 @@ def test_with_the_default_threshold_load_wins_over_length(clean: Lab, tmp_path: 
     went_down(clean)
 
 
+def test_separate_tokenizers_come_between_the_instances_and_the_router(clean: Lab, tmp_path: Path) -> None:
+    events = came_up(clean, split_profile(clean, tmp_path, tokenizers=True))
+    titles = [row["title"] for row in events.of("step") if row["title"].startswith("start ")]
+    beside = ["tokenizer/prefill-short", "tokenizer/prefill-long", "tokenizer/decode"]
+    assert titles == [
+        "start 3 processes of prefill/short, prefill/long, decode",
+        f"start 3 processes of {', '.join(beside)}",
+        "start 1 process of router",
+    ]
+    assert [row["prefill"] for row in events.of("completion")] == [beside[0]] * 2, "the router talks to them"
+    status = json.loads(clean.sgdeploy("status", "split", "--json").stdout)
+    assert {row["unit"]: row["state"] for row in status["processes"]} == dict.fromkeys(
+        ("prefill/short", "prefill/long", "decode", *beside, "router"), "ready"
+    )
+    went_down(clean)
+
+
 @dataclass(frozen=True)
 class Starts:
     """Routers started beside the deployment's own, on other ports, and their buckets put in order as `up` does it."""
