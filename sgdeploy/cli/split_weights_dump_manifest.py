@@ -54,6 +54,7 @@ def split_weights_dump_manifest(desk: Desk, options: Options) -> None:
 
     from sgdeploy.cli.run import run
     from sgdeploy.deploy.dump import DumpWish, dump
+    from sgdeploy.words import plural
 
     console = desk.open(options)
     wish = DumpWish(options.python, tuple(options.flags), options.draft, options.timeout, desk.environ)
@@ -64,5 +65,6 @@ def split_weights_dump_manifest(desk: Desk, options: Options) -> None:
     text = json.dumps(found, indent=1) + "\n"
     options.out.write_text(text, encoding="utf-8")
     count = len(next(iter(found["params"].values())))
-    message = f"{count} parameters of {found['class']} on {len(found['ranks'])} ranks written to {options.out}"
+    size = f"{plural(count, 'parameter')} of {found['class']} on {plural(len(found['ranks']), 'rank')}"
+    message = f"{size} written to {options.out}"
     console.line(message, parameters=count, ranks=len(found["ranks"]), file=str(options.out))

@@ -12,6 +12,7 @@ from sgdeploy.health.machine import Change, ProcessHealth
 from sgdeploy.health.states import Observation, State, Transition
 from sgdeploy.health.verdict import Failed, Ready, TimedOut, Verdict, Waiting
 from sgdeploy.plan.model import Limits, Plan
+from sgdeploy.words import plural
 
 _BAD: tuple[State, ...] = ("failed", "lost")
 _UNDER_WAY: tuple[State, ...] = ("planned", "starting", "loading", "warming")
@@ -109,7 +110,7 @@ class DeploymentHealth:
         if self.all_ready:
             return Ready()
         missing = self.missing
-        short = f"{len(missing)} of {len(self.processes)} processes are not ready"
+        short = f"{len(missing)} of {plural(len(self.processes), 'process')} not ready"
         if now - self.started_at >= limits.timeout:
             message = f"the limit of {_seconds(limits.timeout)} ran out: {short}"
             return TimedOut("overall", message, self._slowest_first())

@@ -99,7 +99,7 @@ def _partition(layout: Layout, layers: int | None) -> Iterator[Problem]:
         message = f'{PARTITION} must be numbers of layers separated by commas, got "{text}"'
         yield Problem(message, _example(stages, layers), path, code="partition-text")
     elif len(parts) != stages:
-        message = f"{PARTITION} has {len(parts)} parts for {plural(stages, 'pipeline stage')}"
+        message = f"{PARTITION} has {plural(len(parts), 'part')} for {plural(stages, 'pipeline stage')}"
         yield Problem(message, _example(stages, layers), path, code="partition-stages")
     elif layers is not None and sum(map(int, parts)) != layers:
         message = f"{PARTITION} places {sum(map(int, parts))} layers, and the model has {layers} (`model.layers`)"

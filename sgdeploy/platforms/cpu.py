@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sgdeploy.platforms.base import EnvTexts, Launch, Platform, Remark, Shape
 from sgdeploy.profile.parts import Section
+from sgdeploy.words import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,8 @@ class Cpu(Platform):
             remarks.append(Remark("flags", "", message, hint, "warning", "memory-unbounded"))
         bind = env.get(BIND)
         if isinstance(bind, str) and bind != "all" and len(bind.split("|")) != shape.ranks_per_node:
-            message = f"{BIND} has {len(bind.split('|'))} core lists for {shape.ranks_per_node} ranks on each node"
+            lists, ranks = plural(len(bind.split("|")), "core list"), plural(shape.ranks_per_node, "rank")
+            message = f"{BIND} has {lists} for {ranks} on each node"
             hint = "give one core list per rank, separated by `|`"
             remarks.append(Remark("env", BIND, message, hint, "error", "threads-bind"))
         return remarks

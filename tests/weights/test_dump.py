@@ -45,7 +45,7 @@ def test_what_ranks_say_becomes_a_manifest(engine: Path, tmp_path: Path, call: C
     out = tmp_path / "m.json"
     found = call("dump-manifest", "--python", stand_in(engine, SAYS), "--out", out, "--", "--model-path", "/ckpt")
     assert found.code == 0, found.err
-    assert found.out == f"1 parameters of LlamaForCausalLM on 2 ranks written to {out}\n"
+    assert found.out == f"1 parameter of LlamaForCausalLM on 2 ranks written to {out}\n"
     body = json.loads(out.read_text())
     assert body["ranks"] == ["pp0-tp0", "pp0-tp1"]
     assert (body["identical_on_all_ranks"], list(body["params"])) == (True, ["pp0-tp0"])

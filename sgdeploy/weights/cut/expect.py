@@ -16,6 +16,7 @@ from sgdeploy.weights.cut.model import Parameter, SplitPlan
 from sgdeploy.weights.cut.names import in_words
 from sgdeploy.weights.cut.schema import EXPERTS
 from sgdeploy.weights.cut.sizes import ATTENTION, GLOBAL, WHOLE, Sizes
+from sgdeploy.words import plural
 
 Form = tuple[str, tuple[int, ...]]
 """Type and shape."""
@@ -143,7 +144,7 @@ def _compare(
     lines += [(name, f"plan {_form(made[name].dtype, made[name].shape)}, runtime none", None) for name in extra]
     if lines:
         name, difference, hint = next((line for line in lines if line[2]), lines[0])
-        count = f"{len(lines)} parameter{'s' if lines[1:] else ''} differ{'' if lines[1:] else 's'}"
+        count = f"{plural(len(lines), 'parameter')} {'differ' if lines[1:] else 'differs'}"
         message = f"with --expect {source}: {count}, first {name}: {difference}"
         yield Problem(message, hint or "another scheme, other sizes or another model", code="expect")
 
