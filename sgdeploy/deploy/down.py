@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.lock import locked
+from sgdeploy.deploy.lock import lock_leads
 from sgdeploy.deploy.options import DownOptions
 from sgdeploy.deploy.parts import Part, tidy_parts
 from sgdeploy.deploy.records import Records, read_records
@@ -42,11 +42,7 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
         run = _Run(plan, connector, tell, options)
         await run.connect()
         async with AsyncExitStack() as stack:
-            if run.fleet.has(plan.lead_host.host):
-                await stack.enter_async_context(locked(run.fleet, plan.lead_host, options.owner))
-            else:
-                tell(Note("the lock is not held: its host cannot be reached", "warning", (plan.lead_host.host,)))
-            found_any = await run.take_down()
+            found_any = await run.take_down(stack)
         run.conclude()
         seconds = time.monotonic() - begin
         if found_any:
@@ -86,9 +82,18 @@ class _Run:
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))
 
-    async def take_down(self) -> bool:
-        """Stop every recorded plan on its own hosts, and tell whether anything was on record."""
+    async def take_down(self, stack: AsyncExitStack) -> bool:
+        """Stop every recorded plan on its own hosts, and tell whether anything was on record.
+
+        The locks are held until the stack ends: first that of the plan at hand, then, once they are known, those of
+        the plans that run.
+        """
+        missing = await lock_leads(stack, self.fleet, [self._plan], self._options.owner)
         records = await self._records()
+        others = [plan for plan in records.plans if plan.lead_host.host != self._plan.lead_host.host]
+        missing |= await lock_leads(stack, self.fleet, others, self._options.owner)
+        if missing:
+            self._tell(Note("the lock is not held: its host cannot be reached", "warning", tuple(sorted(missing))))
         for fault in records.faults:
             self._faults.setdefault(fault.host, fault)
         plans = records.plans or (self._plan,)

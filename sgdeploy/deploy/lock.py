@@ -8,14 +8,14 @@ helper ends when it hears nothing). So no lock can outlive its owner.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.options import Owner
 from sgdeploy.errors import LockedError
-from sgdeploy.plan.model import PlanHost
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json, LostHostError, NodeError
 
 RELEASE_LIMIT = 5.0
@@ -44,6 +44,22 @@ async def locked(fleet: Fleet, host: PlanHost, owner: Owner) -> AsyncIterator[No
             await session.call("unlock", {"run_dir": host.run_dir}, limit=RELEASE_LIMIT)
         except (NodeError, LostHostError):
             await session.close()
+
+
+async def lock_leads(stack: AsyncExitStack, fleet: Fleet, plans: Iterable[Plan], owner: Owner) -> set[str]:
+    """Hold the locks of several plans of one deployment until the stack ends: a changed profile may have another lead.
+
+    Returns:
+        Lead hosts whose lock is not held, since they are not open.
+
+    Raises:
+        LockedError, NodeError: as ``locked``.
+    """
+    leads = {plan.lead_host.host: plan.lead_host for plan in plans}
+    for name, host in leads.items():
+        if fleet.has(name):
+            await stack.enter_async_context(locked(fleet, host, owner))
+    return {name for name in leads if not fleet.has(name)}
 
 
 def held_by(host: PlanHost, owner: Json, helper: int | None) -> LockedError:

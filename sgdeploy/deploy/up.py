@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from sgdeploy.deploy.buckets import by_buckets, expectation
 from sgdeploy.deploy.completion import LONG_PROMPT, PROMPT, NoCompletionError, told
 from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
 from sgdeploy.deploy.launch import Launch, new_launch_id
-from sgdeploy.deploy.lock import locked
+from sgdeploy.deploy.lock import lock_leads
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, require
 from sgdeploy.deploy.records import read_records
@@ -51,8 +51,8 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
         if options.dry_run:
             tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", run.seconds))
             return
-        async with locked(run.fleet, plan.lead_host, options.owner):
-            await run.bring_up()
+        async with AsyncExitStack() as stack:
+            await run.bring_up(stack)
     finally:
         await connector.close_all()
 
@@ -93,9 +93,15 @@ class _Run:
         self.task = make_task(self.plan, self.options.only, await read_records(self.fleet))
         await preflight(self.fleet, self.task.scope, self.tell)
 
-    async def bring_up(self) -> None:
-        """Push everything, start stage after stage, prove that it serves; on any failure clean up before raising."""
+    async def bring_up(self, stack: AsyncExitStack) -> None:
+        """Push everything, start stage after stage, prove that it serves; on any failure clean up before raising.
+
+        Locks are held until the stack ends; also those of plans on record that another host leads.
+        """
+        await lock_leads(stack, self.fleet, [self.plan], self.options.owner)
         records = await read_records(self.fleet)
+        others = [plan for plan in records.plans if plan.lead_host.host != self.plan.lead_host.host]
+        await lock_leads(stack, self.fleet, others, self.options.owner)
         self.task = make_task(self.plan, self.options.only, records)
         self._launch_id = self.task.launch_id or self._launch_id
         await clear_stale(self.fleet, records, self.task, self.tell)

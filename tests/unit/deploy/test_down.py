@@ -6,7 +6,7 @@ import pytest
 
 from sgdeploy.deploy.down import down
 from sgdeploy.deploy.events import Note, Outcome
-from sgdeploy.errors import HostFault, Leftover, LeftoverError, RemoteError
+from sgdeploy.errors import HostFault, Leftover, LeftoverError, LockedError, RemoteError
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import NodeError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, down_options, make_plan
@@ -150,3 +150,31 @@ async def test_hosts_that_only_the_records_know_are_stopped_too() -> None:
     await down(now, hosts, heard, down_options())
     assert not any(node.living for node in hosts.nodes.values())
     assert outcome(heard) == "stopped"
+
+
+def with_lead(plan: Plan, host: str) -> Plan:
+    """Give the same plan with another leader."""
+    processes = tuple(p.model_copy(update={"leader": p.host == host}) for p in plan.processes)
+    door = plan.front_door.model_copy(update={"host": host})
+    return plan.model_copy(update={"processes": processes, "front_door": door})
+
+
+async def test_a_changed_profile_does_not_get_past_the_lock_of_what_runs() -> None:
+    """The lock is on the leader's host, and the profile at hand may name another leader than the plan that runs."""
+    before = make_plan(3)
+    hosts = running(before)
+    hosts.nodes["h1"].locked_by = {"user": "you", "host": "there", "pid": 1}
+    with pytest.raises(LockedError, match=r"you@there \(pid 1\)"):
+        await down(with_lead(before, "h2"), hosts, Heard(), down_options())
+    assert all(node.living for node in hosts.nodes.values())
+    assert hosts.nodes["h2"].locked_by is None
+
+
+async def test_a_lead_host_that_cannot_be_reached_is_said_to_hold_no_lock() -> None:
+    before, heard = make_plan(3), Heard()
+    hosts = running(before)
+    hosts.down = {"h1": HostFault("h1", "no route to host")}
+    with pytest.raises(LeftoverError):
+        await down(with_lead(before, "h2"), hosts, heard, down_options())
+    assert Note("the lock is not held: its host cannot be reached", "warning", ("h1",)) in heard.events
+    assert not hosts.nodes["h2"].living
