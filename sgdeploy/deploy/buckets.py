@@ -129,10 +129,15 @@ def expectation(router: Process, door: FrontDoor) -> str:
             f"ones land on every instance; `router.bucket.balance_abs_threshold: {OFF}` makes length decide"
         )
     exception = "" if limit >= OFF else f"; {load}, load decides"
+    boundary = (
+        "The boundary is the length at which the sorted prompts of an interval reach half of their characters, so it"
+        if len(others) == 1
+        else "The boundaries are taken from the prompts of an interval, so they"
+    )
+    moves = "moves" if len(others) == 1 else "move"
     return (
         f"every prompt goes to {first} until one interval of {interval} s with traffic is over; then longer ones go to "
-        f"{', '.join(others)}. The boundary is the length at which the sorted prompts of an interval reach half of "
-        f"their characters, so it moves with the traffic{exception}"
+        f"{', '.join(others)}. {boundary} {moves} with the traffic{exception}"
     )
 
 

@@ -73,7 +73,7 @@ def _pools(context: Context, routing: Routing) -> Iterator[Problem]:
                 f"power_of_two needs two {role} instances to choose from, there is one: the router would not start"
             )
             yield Problem(message, f"choose another policy, or add a {role} instance", path, code="router-pool")
-        elif policy == "bucket":
+        elif policy == "bucket" and context.profile.topology != "two-bucket-prefill":  # there it has two, or an error
             message = "the bucket policy has one prefill instance to choose from"
             hint = "add a prefill instance, or remove the policy"
             yield Problem(message, hint, path, level="warning", code="router-pool")

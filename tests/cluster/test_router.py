@@ -140,9 +140,8 @@ def test_separate_tokenizers_come_between_the_instances_and_the_router(clean: La
     ]
     assert [row["prefill"] for row in events.of("completion")] == [beside[0]] * 2, "the router talks to them"
     status = json.loads(clean.sgdeploy("status", "split", "--json").stdout)
-    assert {row["unit"]: row["state"] for row in status["processes"]} == dict.fromkeys(
-        ("prefill/short", "prefill/long", "decode", *beside, "router"), "ready"
-    )
+    units = ("prefill/short", "prefill/long", "decode", *beside, "router")
+    assert {row["unit"]: row["state"] for row in status["processes"]} == dict.fromkeys(units, "ready")
     went_down(clean)
 
 

@@ -197,3 +197,14 @@ async def test_even_draws_find_the_order_long_before_the_tries_end(seed: int) ->
 )
 def test_what_to_expect_is_said_with_the_numbers_of_the_settings(words: tuple[str, ...], expected: str) -> None:
     assert expectation(router("--prefill-policy", "bucket", *words), DOOR) == expected
+
+
+def test_three_instances_are_told_without_a_rule_that_holds_for_two() -> None:
+    third = Worker(url="http://10.0.0.4:30000", role="prefill", unit="prefill/huge")
+    door = DOOR.model_copy(update={"workers": (*DOOR.workers, third)})
+    said = expectation(router("--prefill-policy", "bucket", "--balance-abs-threshold", "1000000000"), door)
+    assert said == (
+        "every prompt goes to prefill/short until one interval of 5 s with traffic is over; then longer ones go to "
+        "prefill/long, prefill/huge. The boundaries are taken from the prompts of an interval, so they move with the "
+        "traffic"
+    )
