@@ -24,6 +24,7 @@ from sgdeploy.errors import (
     SgdeployError,
     StartupError,
     StateError,
+    UnrecordedError,
     UsageError,
     WaitTimeoutError,
 )
@@ -46,6 +47,7 @@ FAMILY: dict[SgdeployError, int] = {
     StartupError("x", []): 6,
     WaitTimeoutError("x", []): 7,
     StateError("x"): 8,
+    UnrecordedError("x", []): 8,
     CancelledRunError("x"): 130,
 }
 
