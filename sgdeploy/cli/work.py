@@ -7,18 +7,19 @@ import os
 import shlex
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgdeploy.cli.redact import redact_words
 from sgdeploy.cli.targets import Target, registry
 from sgdeploy.deploy import down as down_case
+from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
-from sgdeploy.deploy.events import DeploymentStatus, Note
+from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
-from sgdeploy.errors import SgdeployError
+from sgdeploy.errors import SgdeployError, StateError
 from sgdeploy.remote.connect import connector
 from sgdeploy.remote.waits import together
 
@@ -66,7 +67,19 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         secrets=desk.secrets_of(target.plan),
         remember=remember,
     )
+    before = started_elsewhere(desk, target.plan)
+    if before is not None:
+        await elsewhere.refuse_if_it_lives(before, connector(), console.tell)
     await up_case.up(target.plan, connector(), console.tell, options)
+
+
+def started_elsewhere(desk: Desk, plan: Plan) -> Plan | None:
+    """Give the plan that was started last under this name, where it has places to look that this one lacks."""
+    try:
+        known = registry(desk).recall(plan.name)
+    except StateError:  # a damaged memory is told to whoever names it; the plan at hand is enough
+        return None
+    return None if known is None or elsewhere.covers(plan, known.plan) else known.plan
 
 
 async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
@@ -81,11 +94,27 @@ async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
 async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptions) -> None:
     """Run ``down``; a deployment that is proven gone is no longer known by its name.
 
+    Where the profile has changed since it was started, it is taken down there first.
+
     Raises:
         SgdeployError: as ``down`` does.
     """
-    await down_case.down(plan, connector(), console.tell, options)
-    if not options.keep_records:
+    outcomes: list[Outcome] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Outcome):
+            outcomes.append(event)
+        else:
+            console.tell(event)
+
+    before = started_elsewhere(desk, plan)
+    if before is not None:
+        console.tell(Note("the profile has changed since: also looking where it was started", "info"))
+        await down_case.down(before, connector(), tell, options)
+    if before is None or not elsewhere.covers(before, plan):
+        await down_case.down(plan, connector(), tell, options)
+    console.tell(next((outcome for outcome in outcomes if outcome.outcome == "stopped"), outcomes[-1]))
+    if not options.keep_records and not options.only:
         registry(desk).forget(plan.name)
 
 
@@ -95,7 +124,11 @@ async def ask(desk: Desk, plan: Plan) -> DeploymentStatus:
     Raises:
         SgdeployError: as ``status`` does.
     """
-    return await status_case.status(plan, connector(), desk.secrets_of(plan))
+    found = await status_case.status(plan, connector(), desk.secrets_of(plan))
+    if started_elsewhere(desk, plan) is None:
+        return found
+    what = "the profile has changed: it was started last on other hosts or in other run folders"
+    return replace(found, drift=(*found.drift, f"{what}; `sgdeploy status {plan.name}` looks there"))
 
 
 async def ask_all(desk: Desk, plans: Sequence[Plan]) -> tuple[list[DeploymentStatus], list[SgdeployError]]:

@@ -14,12 +14,13 @@ import pytest
 
 from sgdeploy.cli.targets import SHIPPED
 from sgdeploy.deploy import down as down_case
+from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy.events import DeploymentStatus, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.options import DownOptions, UpOptions
-from sgdeploy.errors import CancelledRunError, HostFault, RemoteError, SgdeployError, StartupError
+from sgdeploy.errors import CancelledRunError, HostFault, RemoteError, SgdeployError, StartupError, StateError
 from sgdeploy.plan.model import Plan
 from sgdeploy.remote.base import Connector
 from tests.unit.cli.conftest import Call
@@ -82,6 +83,41 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     monkeypatch.setattr(down_case, "down", made.down)
     monkeypatch.setattr(status_case, "status", made.status)
     return made
+
+
+def test_a_changed_profile_still_finds_what_was_started(
+    call: Call, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names another run folder now, where nothing is: who looked only there would say so and forget the name."""
+    assert call("up", "tiny.yaml").code == 0
+    moved = ("--set", "node.run_dir=/srv/elsewhere")
+    seen = call("status", "tiny.yaml", *moved)
+    assert "`sgdeploy status tiny` looks there" in seen.out
+    asked: list[Plan] = []
+
+    async def lives(before: Plan, _connector: Connector, _tell: Tell) -> None:
+        asked.append(before)
+        raise StateError("tiny runs as it was planned before")
+
+    monkeypatch.setattr(elsewhere, "refuse_if_it_lives", lives)
+    assert call("up", "tiny.yaml", *moved).code == 8
+    down = call("down", "tiny.yaml", *moved)
+    assert (down.code, down.err.splitlines()[-1]) == (0, "stopped: tiny is down (0.5 s)")
+    started = hosts.ups[0][0]
+    assert asked == [started]
+    folders = [[host.run_dir for host in plan.hosts] for plan, _ in hosts.downs]
+    assert folders == [
+        [host.run_dir for host in started.hosts],
+        [f"/srv/elsewhere/tiny/{name}" for name in ("a1", "a2")],
+    ]
+    assert call("status", "tiny").code == 2
+
+
+def test_what_a_part_leaves_running_is_still_known(call: Call, hosts: Hosts) -> None:
+    assert call("up", "tiny.yaml").code == 0
+    assert call("down", "tiny", "--only", "native").code == 0
+    assert hosts.downs[0][1].only == ("native",)
+    assert call("status", "tiny").code == 9
 
 
 UNREACHABLE = RemoteError("no host could be reached", [HostFault("a1", "no route to host")])
