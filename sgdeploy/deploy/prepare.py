@@ -49,10 +49,7 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
     require(gathered, "reading the facts")
     ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)})
     require(ports, "looking for taken ports")
-    facts: dict[str, HostFacts] = {
-        name: parse(name, dict(fleet.sessions[name].hello), result, clock_offset=fleet.clock_offsets.get(name))
-        for name, result in gathered.results.items()
-    }
+    facts = _facts(fleet, gathered)
     listening = {name: result["listening"] for name, result in ports.results.items()}
     findings = check(plan, facts, listening)
     doubts: dict[tuple[str, str | None], list[str]] = {}
@@ -71,6 +68,21 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
         )
     for name in facts:
         tell(HostState(name, "checked"))
+
+
+def _facts(fleet: Fleet, gathered: Answers) -> dict[str, HostFacts]:
+    facts: dict[str, HostFacts] = {}
+    odd: list[HostFault] = []
+    for name, result in gathered.results.items():
+        offset = fleet.clock_offsets.get(name)
+        try:
+            facts[name] = parse(name, dict(fleet.sessions[name].hello), result, clock_offset=offset)
+        except (ValueError, LookupError, TypeError) as error:
+            odd.append(HostFault(name, f"what it says of itself cannot be understood: {error}"))
+    if odd:
+        message = f"the facts of {plural(len(odd), 'host')} cannot be read"
+        raise PreflightError(message, odd, hint=f"{NOTHING_CHANGED}; compare /proc and /sys there with another host")
+    return facts
 
 
 async def clear_stale(fleet: Fleet, records: Records, task: Task, tell: Tell) -> None:

@@ -52,17 +52,17 @@ def meminfo(raw: Raw, key: str) -> int | None:
 
 
 def huge(raw: Raw) -> tuple[HugePool, ...]:
-    """Read all pools, the host's first, then by node and size."""
+    """Read all pools, the host's first, then by node and size; one that gives no number is none."""
     pools: dict[tuple[int, int], HugePool] = {}
     where = rf"(?:{POOLS}|{NODES}/node(\d+)/hugepages)/hugepages-(\d+)kB"
-    for match, text in raw.files(where + "/nr_hugepages"):
+    for match, total in raw.counts(where + "/nr_hugepages"):
         node = int(match[1]) if match[1] else None
         size = int(match[2]) * KIB
-        pools[-1 if node is None else node, size] = HugePool(node, size, int(text))
-    for match, text in raw.files(where + "/free_hugepages"):
+        pools[-1 if node is None else node, size] = HugePool(node, size, total)
+    for match, free in raw.counts(where + "/free_hugepages"):
         key = (int(match[1]) if match[1] else -1, int(match[2]) * KIB)
         if key in pools:
-            pools[key] = replace(pools[key], free=int(text))
+            pools[key] = replace(pools[key], free=free)
     return tuple(pools[key] for key in sorted(pools))
 
 

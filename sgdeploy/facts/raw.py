@@ -70,6 +70,10 @@ class Raw:
             if match and text is not None:
                 yield match, text
 
+    def counts(self, pattern: str) -> Iterator[tuple[re.Match[str], int]]:
+        """Yield the files of ``files`` that hold one number."""
+        return ((match, int(text)) for match, text in self.files(pattern) if text.strip().isdecimal())
+
     def output(self, name: str) -> str | None:
         """Give the standard output of a command, None where it failed or could not run."""
         ran = (self.result.get("commands") or {}).get(name) or {}

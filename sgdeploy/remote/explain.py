@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from sgdeploy.remote.target import Target
 
 UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
+EATEN: Final = ("ValueError", "zlib.error", "EOFError")
+"""Last words of the bootstrap where the beginning of what was sent to it is missing."""
 LOOK_AT_SSHD: Final = "look at sshd there: systemctl status sshd; journalctl -u sshd"
 
 Words: TypeAlias = "tuple[str, str]"
@@ -148,9 +151,9 @@ def _not_reached(exc: OSError, case: _Case) -> Words:
     if exc.errno == errno.ECONNREFUSED:
         return f"{where} refuses connections: no sshd listens there", f"start sshd on it, or mend the port; {reach}"
     if exc.errno in UNREACHABLE:
-        return f"{where} cannot be reached ({exc.strerror})", reach
+        return f"{where} cannot be reached ({os.strerror(exc.errno)})", reach
     if exc.errno == errno.ETIMEDOUT:
-        return f"{where} did not answer ({exc.strerror})", reach
+        return f"{where} did not answer ({os.strerror(exc.errno)})", reach
     return _dropped(exc, case)
 
 
@@ -211,6 +214,8 @@ def _no_greeting(exc: NoGreetingError, host: PlanHost, evidence: Evidence) -> Wo
     look = f"see what `{by_hand}` prints; the login files of {user} must not ask or block"
     if exc.ending.last_words.startswith("sgdeploy needs Python 3.7"):
         return f"its python3 is too old: {exc.ending.last_words}", "install Python 3.7 or newer on it"
+    if exc.ending.code and exc.ending.last_words.startswith(EATEN):
+        return f"a login file of {user} has read from stdin what was meant for the node helper{said}", look
     if exc.why == "silent":
         return f"the node helper has not begun within {exc.seconds:g} s of the login{said}", look
     if exc.why == "noise":

@@ -72,3 +72,12 @@ def test_no_password_of_a_proxy_is_kept() -> None:
 def test_an_empty_answer_gives_empty_facts_and_no_error() -> None:
     facts = parse("n01", {}, {})
     assert (facts.cpus_allowed, dict(facts.numa), facts.ephemeral, facts.run_dir) == ((), {}, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "many\n", "-1\n"])
+def test_a_pool_that_gives_no_number_is_none_and_hides_no_other(text: str) -> None:
+    folder = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/"
+    files = {folder.format(node) + name: "7\n" for node in (0, 1) for name in ("nr_hugepages", "free_hugepages")}
+    files[folder.format(0) + "nr_hugepages"] = text
+    facts = parse("n01", {}, {"files": files})
+    assert [(pool.node, pool.total, pool.free) for pool in facts.huge] == [(1, 7, 7)]

@@ -86,6 +86,7 @@ class FakeNode:
     locked_by: Json | None = None
     listening: list[Json] = field(default_factory=list)
     orphans: list[Json] = field(default_factory=list)
+    gathered: Json = field(default_factory=dict)
     tokens: int = 3
     closed: bool = False
     lost: LostHostError | None = None
@@ -190,6 +191,9 @@ class FakeNode:
         ]
         found = {"plan": self.plan, "processes": rows, "unrecorded": self.orphans}
         return {"launch": self.launch or ({"id": "l1"} if self.living else None), **found}
+
+    def _gather(self, _arguments: Json) -> Json:
+        return self.gathered
 
     def _ports(self, _arguments: Json) -> Json:
         return {"listening": self.listening}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from pathlib import Path
 
@@ -38,7 +37,8 @@ def seen(target: Target = TARGET, **values: object) -> Evidence:
 
 
 def failed(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
+    # As asyncio makes it: its text is not the system's.
+    return OSError(number, "Connect call failed ('10.0.0.1', 22)")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,12 @@ def failed(number: int) -> OSError:
             seen(),
             "the node helper ended with exit code 1; it printed: not available.",
             "python3 -V",
+        ),
+        (
+            NoGreetingError("ended", b"", ending=Ending(code=1, last_words="ValueError: too many values to unpack")),
+            seen(),
+            "a login file of root has read from stdin what was meant for the node helper",
+            "must not ask or block",
         ),
         (
             NoGreetingError("ended", b"", ending=Ending(code=1, last_words="sgdeploy needs Python 3.7 or newer")),
