@@ -35,7 +35,7 @@ def _explanation(each: Explanation) -> Iterator[Text]:
     if each.kind == "key":
         (answer,) = each.answers
         yield Text.assemble((clean(each.name), "bold"), f" = {_value(answer.values[0][0])}", about)
-        yield from _said(answer.said)
+        yield from _said(answer.said, each.name)
         return
     program = f" of {clean(each.program)}" if each.program else ""
     yield Text.assemble((clean(each.name), "bold"), program, about)
@@ -60,12 +60,13 @@ def _processes(labels: Sequence[str]) -> str:
     return f"{plural(len(labels), 'process')}: {name_list(map(clean, labels))}"
 
 
-def _said(said: Sequence[Said]) -> list[Text]:
+def _said(said: Sequence[Said], key: str = "") -> list[Text]:
+    """Give a row for each word; what holds for a key says no more than its head does, so its place is enough."""
     rows = []
     for each in said:
         word, style = _WORDS[each.standing]
         place = clean(str(each.place)) if each.place is not None else "-"
-        rows.append((Text(word, style), place, _word(each)))
+        rows.append((Text(word, style), place, "" if each.who == key and each.standing == "holds" else _word(each)))
     return grid(rows, indent=4)
 
 

@@ -14,10 +14,14 @@ from sgdeploy.problems import KeyPath, Problem
 from sgdeploy.profile.messages import dotted
 from sgdeploy.profile.overrides import split_keys
 from sgdeploy.profile.suggest import did_you_mean, nearest
+from sgdeploy.profile.vocabulary import homes_of
 
 if TYPE_CHECKING:
     from sgdeploy.plan.compile import Compiled
     from sgdeploy.plan.explain.said import Explanation
+
+_HOMES = 3
+"""So many places of a key are named where it is asked for without its section."""
 
 
 def explain(compiled: Compiled, word: str, part: Part | None = None) -> list[Explanation] | Problem:
@@ -49,7 +53,10 @@ def explain(compiled: Compiled, word: str, part: Part | None = None) -> list[Exp
 def _nothing(inquiry: Inquiry, word: str) -> Problem:
     known = candidates(inquiry)
     near = did_you_mean(word.lstrip("-"), known)
-    hint = f"did you mean {near}?" if near else "`sgdeploy plan PROFILE --host HOST` shows all that a host gets"
+    homes = homes_of(inquiry.schema.model, word)
+    hint = "`sgdeploy plan PROFILE --host HOST` shows all that a host gets"
+    if near or homes:
+        hint = f"did you mean {near}?" if near else f"there is `{'` and `'.join(homes[:_HOMES])}`"
     return Problem(f"`{word}` is no flag, no variable and no key of this profile", hint, code="explain-unknown")
 
 

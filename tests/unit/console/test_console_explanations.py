@@ -55,7 +55,7 @@ def test_keys_stand_close_together_and_foreign_text_is_harmless() -> None:
     variable = Explanation("variable", "MODE", "", (Answer((("\x1b[31mred", ("n/1",)),), (Said("sgdeploy", "x"),)),))
     assert shown(*keys, variable) == dedent("""\
         health.stall = 5m  (Limit.)
-            set by  a.yaml:2:1  health.stall: 5m
+            set by  a.yaml:2:1
         model.served_name = nothing
             set by  -  default of sgdeploy: nothing
 

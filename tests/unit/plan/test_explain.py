@@ -277,6 +277,7 @@ def test_a_secret_stays_a_name(compiled: Compile, monkeypatch: pytest.MonkeyPatc
         ("nativ.port", "this profile has no key `nativ`", "did you mean native?"),
         ("health.zzz", "`health` has no key `zzz`", "there are: grace, stall, timeout"),
         ("engine.flags.zzz", "`engine.flags.zzz` is no flag", "`sgdeploy plan PROFILE --host HOST`"),
+        ("omp_threads", "`omp_threads` is no flag", "there is `platform_settings.omp_threads`"),
         ("a b", "`a b` is no flag", "`sgdeploy plan"),
         ("", "`` is no flag", "`sgdeploy plan"),
     ],
