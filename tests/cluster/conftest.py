@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,15 @@ import pytest
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.connect import connector
 from tests.kit.hosts import Lab, missing
+from tests.kit.leave_out import leave_out
 
 REQUIRED = "SGDEPLOY_REQUIRE_CLUSTER"
-HERE = Path(__file__).parent
 WHY_NOT = missing()
-IS_REQUIRED = os.environ.get(REQUIRED) == "1"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the cluster tests out where no lab can be made, unless they are required."""
-    if not WHY_NOT or IS_REQUIRED:
-        return
-    out = [item for item in items if HERE in item.path.parents]
-    if not out:
-        return
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in out]
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        reporter.write_line(f"{len(out)} cluster tests left out: {WHY_NOT}. {REQUIRED}=1 makes that a failure.")
+    leave_out(config, items, Path(__file__).parent, WHY_NOT, REQUIRED)
 
 
 @pytest.fixture(autouse=True)
