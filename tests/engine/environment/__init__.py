@@ -1,0 +1,1 @@
+"""What `./dev engine` makes `.engine` from; docs/engine.md says how."""
