@@ -1,0 +1,202 @@
+"""The real engine, brought up by sgdeploy over SSH on two hosts from the shipped profile, and what ends it there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.deployments import Events, assert_nothing_left, write_inventory
+from tests.engine import home
+from tests.engine.stages import Stage, Stages
+from tests.kit import netns
+from tests.kit.hosts import Lab
+from tests.kit.labhost import LabHost, wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+PROFILE = "shipped:cpu/tiny-two-nodes"
+LEADER, FOLLOWER = "tiny/native/n01", "tiny/native/n02"
+UP_LIMIT = 300.0
+"""Seconds for a bring-up; 20 on two idle cores."""
+
+HOST_FAILED, PROCESS_FAILED = 5, 6
+FORKED = "Using default HuggingFace chat template"
+"""From here on the leader has children, which import for some seconds and would not notice its end."""
+
+
+@pytest.fixture
+def lab(hosts: Lab) -> Iterator[Lab]:
+    """Give the hosts, and prove after the test that they hold nothing of ours."""
+    yield hosts
+    assert_nothing_left(hosts.hosts)
+    assert hosts.strays() == []
+
+
+@pytest.fixture
+def words(lab: Lab, tmp_path: Path) -> list[str]:
+    """Give the profile and what must be said on this machine: hosts, Python, model."""
+    hosts = {"inventory": write_inventory(lab, tmp_path), "native.hosts": "rack1"}
+    values = {**hosts, "engine.python": home.PYTHON, "model.path": home.MODEL}
+    return [PROFILE, *(f"--set={key}={value}" for key, value in values.items())]
+
+
+def states(lab: Lab) -> tuple[str, ...]:
+    """Ask for the states of the deployment and of its processes, the leader first."""
+    shown = status(lab)
+    return (shown["state"], *(row["state"] for row in shown["processes"]))
+
+
+def status(lab: Lab) -> dict[str, Any]:
+    """Ask how the deployment is."""
+    shown: dict[str, Any] = json.loads(lab.sgdeploy("status", "tiny", "--json").stdout)
+    return shown
+
+
+def record(host: LabHost) -> dict[str, Any]:
+    """Read the record of the rank on a host."""
+    file = host.path(f"/var/lib/sgdeploy/tiny/{host.name}/processes/native-{host.name}.json")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def log_of(host: LabHost, since: dict[str, Any] | None = None) -> str:
+    """Give what the rank of a host wrote since its start; ``since`` is its record, where that is gone by now."""
+    start = since or record(host)
+    return host.path(start["log"]).read_bytes()[start["offset"] :].decode(errors="replace")
+
+
+def main_pid(host: LabHost) -> int:
+    """Give the pid, as this machine counts, of the main process on a host."""
+    inner = record(host)["pid"]
+    return next(proc.pid for proc in host.processes() if proc.inner_pid == inner)
+
+
+def taken_down(lab: Lab, stage: Stage) -> None:
+    """Take the deployment down."""
+    down = lab.sgdeploy("down", "tiny", limit=stage.left)
+    assert down.returncode == 0, down.stderr
+
+
+def failed_up(lab: Lab, words: list[str], stage: Stage, strike: Callable[[Events], bool]) -> tuple[int, Events, str]:
+    """Run ``up`` and strike once, as soon as what it has told so far allows.
+
+    Returns:
+        Its exit code, its events, and its stderr.
+    """
+    told: list[str] = []
+    struck = False
+    with lab.popen("up", *words, "--json") as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                told.append(line)
+                struck = struck or strike(Events.read("".join(told)))
+            assert process.stderr is not None
+            said = process.stderr.read()
+            code = process.wait(stage.left)
+        finally:
+            process.kill()
+    assert struck, said
+    return code, Events.read("".join(told)), said
+
+
+def test_it_serves_bears_a_cut_link_and_leaves(lab: Lab, words: list[str], stages: Stages) -> None:
+    with stages.stage("up", UP_LIMIT) as stage:
+        up = lab.sgdeploy("up", *words, "--json", limit=stage.left)
+        assert up.returncode == 0, up.stderr
+        events = Events.read(up.stdout)
+        assert events.one("completion")["tokens"] > 0
+        assert events.one("outcome")["outcome"] == "ready"
+    with stages.stage("status", 30):
+        assert states(lab) == ("ready", "ready", "ready")
+    with stages.stage("status while the follower's link is cut", 60):
+        lab.hosts[1].cut()
+        shown = status(lab)
+        lab.hosts[1].mend()
+        assert (shown["state"], shown["processes"][1]["state"]) == ("degraded", "lost")
+        assert "n02 (10.77.0.2 port 22) did not answer within" in shown["unreachable"]["n02"]
+    with stages.stage("status once it is mended", 60) as stage:
+        wait_until(lambda: states(lab) == ("ready", "ready", "ready"), "the deployment to be ready again", stage.left)
+    records = [record(host) for host in lab.hosts]
+    with stages.stage("down of what serves", 60) as stage:
+        taken_down(lab, stage)
+    assert "Finished server process" in log_of(lab.hosts[0], records[0])
+    assert "Scheduler or DataParallelController" in log_of(lab.hosts[1], records[1])
+
+
+def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, words: list[str], stages: Stages) -> None:
+    def strike(events: Events) -> bool:
+        if not any(row["process"] == FOLLOWER and row["state"] == "ready" for row in events.of("rank")):
+            return False
+        os.kill(main_pid(lab.hosts[1]), signal.SIGKILL)
+        return True
+
+    with stages.stage("up, with the follower killed once it is loaded", UP_LIMIT) as stage:
+        code, events, said = failed_up(lab, words, stage, strike)
+    failed = next(events.of("failed"))
+    assert (code, failed["process"], failed["reason"]) == (PROCESS_FAILED, FOLLOWER, "killed by SIGKILL (9)")
+    stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the follower's death to its report")
+    assert failed["seconds_to_report"] < 10.0
+    assert f"{FOLLOWER}: killed by SIGKILL (9)" in said
+
+
+def test_a_leader_told_to_stop_in_mid_load_leaves_no_orphan(lab: Lab, words: list[str], stages: Stages) -> None:
+    """The signal comes from outside and early, while children import: then they do not notice the end of main."""
+    orphans: list[int] = []
+
+    def strike(events: Events) -> bool:
+        leader = lab.hosts[0]
+        if not any(row["process"] == LEADER and row["phase"] == "reading arguments" for row in events.of("rank")):
+            return False
+        wait_until(lambda: FORKED in log_of(leader), "the children of the leader", stage.left)
+        main = main_pid(leader)
+        os.kill(main, signal.SIGTERM)
+        wait_until(lambda: netns.process(main) is None, "the end of the main process", 10)
+        orphans.extend(proc.pid for proc in leader.processes() if "multiprocessing.spawn" in " ".join(proc.argv))
+        return True
+
+    with stages.stage("up, with SIGTERM to the leader while its children import", UP_LIMIT) as stage:
+        code, events, said = failed_up(lab, words, stage, strike)
+    failed = next(events.of("failed"))
+    assert (code, failed["process"], failed["reason"]) == (PROCESS_FAILED, LEADER, "killed by SIGTERM (15)")
+    assert f"{LEADER}: killed by SIGTERM (15)" in said
+    assert len(orphans) == 2
+    assert [pid for pid in orphans if netns.process(pid) is not None] == []
+
+
+def test_down_in_mid_load_leaves_nothing(lab: Lab, words: list[str], stages: Stages) -> None:
+    with stages.stage("up --no-wait, until the ranks look for each other", UP_LIMIT) as stage:
+        up = lab.sgdeploy("up", *words, "--no-wait", limit=stage.left)
+        assert up.returncode == 0, up.stderr
+        wait_until(lambda: "Init parallel begin" in log_of(lab.hosts[0]), "the leader's rendezvous", stage.left)
+    leader = record(lab.hosts[0])
+    with stages.stage("down in mid-load", 60) as stage:
+        taken_down(lab, stage)
+    assert "Uvicorn running on" not in log_of(lab.hosts[0], leader)
+
+
+def test_a_link_cut_in_mid_load_is_named_and_mended(lab: Lab, words: list[str], stages: Stages) -> None:
+    follower = lab.hosts[1]
+
+    def strike(events: Events) -> bool:
+        if not any(row["process"] == FOLLOWER and row["phase"] == "reading arguments" for row in events.of("rank")):
+            return False
+        follower.cut()
+        return True
+
+    try:
+        with stages.stage("up, with the follower's link cut in mid-load", UP_LIMIT) as stage:
+            code, events, said = failed_up(lab, words, stage, strike)
+    finally:
+        follower.mend()
+    assert code == HOST_FAILED
+    assert [row["host"] for row in events.of("host") if row["state"] == "lost"] == ["n02"]
+    assert "n02: " in said
+    with stages.stage("down once it is mended", 60) as stage:
+        taken_down(lab, stage)
