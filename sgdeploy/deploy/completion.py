@@ -31,6 +31,9 @@ SLACK = 10.0
 RETRIED = (None, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE)
 """Answers of a server that is not quite there yet; None is no answer at all."""
 
+TOO_SLOW = "timeout"
+"""What the node says of an answer that did not come within its limit: that was patience enough."""
+
 
 @dataclass(frozen=True)
 class Served:
@@ -84,7 +87,7 @@ async def complete(
         if answer["status"] == HTTPStatus.OK and answer["tokens"] > 0:
             return Served(answer["tokens"], answer["text"], answer["seconds"], prompt, answer.get("first_token"))
         last = _wrong(answer)
-        if answer["status"] not in RETRIED:
+        if answer["status"] not in RETRIED or answer["error"] == TOO_SLOW:
             break
     raise NoCompletionError(f"{door.url}/v1/completions {last}")
 
@@ -104,6 +107,8 @@ async def told(fleet: Fleet, plan: Plan, secrets: Mapping[str, str], prompt: str
 
 def _wrong(answer: Json) -> str:
     status = answer["status"]
+    if status is None and answer["error"] == TOO_SLOW:
+        return f"gave no whole answer within {REQUEST_LIMIT:g} s"
     if status is None:
         return f"gave no answer: {answer['error']}"
     if status == HTTPStatus.OK:

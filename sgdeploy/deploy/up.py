@@ -157,9 +157,10 @@ class _Run:
                 self.tell(await told(self.fleet, self.plan, self.options.secrets, prompt))
         except NoCompletionError as error:
             server = next(p for p in self.plan.on_host(door.host) if p.listens.get("http") == door.port)
+            folder = next(host.run_dir for host in self.plan.hosts if host.host == door.host)
             raise StartupError(
                 "every rank looks ready, but no completion came back",
-                [ProcessFault(server.id, server.host, str(error), log=server.log)],
+                [ProcessFault(server.id, server.host, str(error), log=f"{folder}/logs/{server.log}")],
             ) from error
 
     @asynccontextmanager

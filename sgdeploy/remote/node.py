@@ -2218,10 +2218,9 @@ def read_completion(body: bytes) -> tuple[str, int, str | None]:
     try:
         answer = json.loads(body)
         text = str(answer["choices"][0]["text"])
-        usage = answer.get("usage") or {}
-    except (ValueError, LookupError, TypeError, AttributeError):
+        counted = (answer.get("usage") or {}).get("completion_tokens")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "", 0, "the answer is no completion: " + clean(body, 300)
-    counted = usage.get("completion_tokens")
     return text, counted if isinstance(counted, int) else len(text.split()) or int(bool(text)), None
 
 
@@ -2229,7 +2228,7 @@ def streamed_chunk(line: bytes) -> Json:
     """Take the JSON out of a line of a stream (server-sent events); {} where there is none."""
     try:
         chunk = json.loads(line[len(b"data:") :]) if line.startswith(b"data:") else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return chunk if isinstance(chunk, dict) else {}
 

@@ -92,7 +92,9 @@ class Session:
                     message = await bounded(self._take(mailbox, sent=sent), silence)
                     sent = True
                 except asyncio.TimeoutError:
-                    raise self._loss(f"{op!r} said nothing for {silence:g} s") from None
+                    raise self._loss(
+                        f"nothing was heard of it for {silence:g} s (network, or a host that stands still)"
+                    ) from None
                 if "event" not in message:
                     self._check(message)
                     return

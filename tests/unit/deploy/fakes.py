@@ -91,6 +91,7 @@ class FakeNode:
     closed: bool = False
     lost: LostHostError | None = None
     launch: Json | None = None
+    answer_completion: Callable[[Json], Json] | None = None
     on_loss: Callable[[], object] = lambda: None
     clock_ahead: float = 0.0
     workers: list[str] = field(default_factory=list)
@@ -211,7 +212,9 @@ class FakeNode:
         rows = [{"url": url, "is_healthy": True} for url in self.workers]
         return {"status": 200, "body": json.dumps({"workers": rows}), "error": None}
 
-    def _complete(self, _arguments: Json) -> Json:
+    def _complete(self, arguments: Json) -> Json:
+        if self.answer_completion is not None:
+            return self.answer_completion(arguments)
         return {"status": 200, "tokens": self.tokens, "text": " Paris", "seconds": 0.1, "error": None}
 
 

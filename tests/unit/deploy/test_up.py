@@ -19,7 +19,7 @@ from sgdeploy.errors import (
     UnrecordedError,
     WaitTimeoutError,
 )
-from sgdeploy.remote.base import LostHostError, NodeError
+from sgdeploy.remote.base import Json, LostHostError, NodeError
 from tests.unit.deploy.fakes import Heard, cluster, dead, make_plan, up_options
 
 pytestmark = pytest.mark.usefixtures("no_preflight")
@@ -203,6 +203,23 @@ async def test_a_completion_without_tokens_is_not_ready() -> None:
     with pytest.raises(StartupError, match="no completion came back") as caught:
         await up(plan, hosts, Heard(), up_options())
     assert "no token in it" in caught.value.faults[0].reason
+
+
+async def test_a_completion_that_never_ends_is_not_asked_for_again() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    asked: list[Json] = []
+
+    def endless(arguments: Json) -> Json:
+        asked.append(arguments)
+        return {"status": None, "tokens": 0, "text": "", "seconds": 120.0, "error": "timeout"}
+
+    hosts.nodes["h1"].answer_completion = endless
+    with pytest.raises(StartupError) as caught:
+        await up(plan, hosts, Heard(), up_options())
+    assert len(asked) == 1
+    assert "gave no whole answer within 120 s" in caught.value.faults[0].reason
+    assert caught.value.faults[0].log == "/run/demo/h1/logs/native-n000.log"
 
 
 async def test_the_overall_clock_names_who_is_missing() -> None:

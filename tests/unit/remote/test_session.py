@@ -76,7 +76,7 @@ async def test_a_cancelled_caller_cancels_on_the_node(session: Session) -> None:
 
 
 async def test_a_silent_stream_is_a_lost_host(session: Session) -> None:
-    with pytest.raises(LostHostError, match=r"'never' said nothing for 0\.05 s"):
+    with pytest.raises(LostHostError, match=r"nothing was heard of it for 0\.05 s"):
         _ = [event async for event in session.stream("never", silence=0.05)]
 
 
