@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.kit.hosts import Lab
 
-INTERVAL = 0.05
+INTERVAL = 0.1
 LIMIT = 30.0
 """Seconds for one answer; the engine's own /health takes up to SGLANG_HEALTH_CHECK_TIMEOUT."""
 

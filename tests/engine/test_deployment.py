@@ -170,33 +170,31 @@ def test_a_leader_told_to_stop_in_mid_load_leaves_no_orphan(lab: Lab, words: lis
     assert [pid for pid in orphans if netns.process(pid) is not None] == []
 
 
-def test_down_in_mid_load_leaves_nothing(lab: Lab, words: list[str], stages: Stages) -> None:
-    with stages.stage("up --no-wait, until the ranks look for each other", UP_LIMIT) as stage:
-        up = lab.sgdeploy("up", *words, "--no-wait", limit=stage.left)
-        assert up.returncode == 0, up.stderr
-        wait_until(lambda: "Init parallel begin" in log_of(lab.hosts[0]), "the leader's rendezvous", stage.left)
-    leader = record(lab.hosts[0])
-    with stages.stage("down in mid-load", 60) as stage:
-        taken_down(lab, stage)
-    assert "Uvicorn running on" not in log_of(lab.hosts[0], leader)
-
-
-def test_a_link_cut_in_mid_load_is_named_and_mended(lab: Lab, words: list[str], stages: Stages) -> None:
-    follower = lab.hosts[1]
+def test_a_leader_whose_link_is_cut_in_mid_load_is_named_and_taken_down(
+    lab: Lab, words: list[str], stages: Stages
+) -> None:
+    """What could not be stopped behind the cut link still waits for its follower: `down` stops it in mid-load."""
+    leader = lab.hosts[0]
 
     def strike(events: Events) -> bool:
-        if not any(row["process"] == FOLLOWER and row["phase"] == "reading arguments" for row in events.of("rank")):
+        if not any(row["process"] == LEADER and row["phase"] == "reading arguments" for row in events.of("rank")):
             return False
-        follower.cut()
+        leader.cut()
         return True
 
     try:
-        with stages.stage("up, with the follower's link cut in mid-load", UP_LIMIT) as stage:
+        with stages.stage("up, with the leader's link cut in mid-load", UP_LIMIT) as stage:
             code, events, said = failed_up(lab, words, stage, strike)
     finally:
-        follower.mend()
+        leader.mend()
     assert code == HOST_FAILED
-    assert [row["host"] for row in events.of("host") if row["state"] == "lost"] == ["n02"]
-    assert "n02: " in said
-    with stages.stage("down once it is mended", 60) as stage:
+    assert [row["host"] for row in events.of("host") if row["state"] == "lost"] == ["n01"]
+    assert "n01: " in said
+    with stages.stage("the leader's rendezvous", UP_LIMIT) as stage:
+        wait_until(lambda: "Init parallel begin" in log_of(leader), "the leader's rendezvous", stage.left)
+    titles = [proc.argv[0] for proc in leader.processes()]
+    assert {"sglang::scheduler_TP0", "sglang::detokenizer"} <= set(titles)
+    start = record(leader)
+    with stages.stage("down in mid-load", 60) as stage:
         taken_down(lab, stage)
+    assert "Load weight begin" not in log_of(leader, start)
