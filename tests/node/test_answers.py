@@ -27,8 +27,12 @@ def serving(server: Server) -> Iterator[int]:
         def serve() -> None:
             client, _ = listener.accept()
             with client, contextlib.suppress(OSError):
+                client.settimeout(20)
                 client.recv(65536)
                 server(client)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65536):  # a socket that is closed with something unread resets what was said
+                    pass
 
         thread = threading.Thread(target=serve)
         thread.start()
