@@ -166,7 +166,11 @@ class ProcessHealth:
 
 
 def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
-    reason = seen.exit.text() if seen.exit else "ended; its exit code is not known (its keeper is gone too)"
+    reason = "ended; its exit code is not known (its keeper is gone too)"
+    if seen.exit is not None:
+        reason = seen.exit.text()
+    elif seen.rebooted:
+        reason = "gone: its host was booted anew after it was started"
     if not it.check.alive and seen.exit is not None and seen.exit.code == 0:
         return replace(it, state="stopped", phase="done", dead=True)
     died_at = now - (seen.died_ago or 0.0)

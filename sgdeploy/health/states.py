@@ -84,6 +84,7 @@ class Observation:
         http: the last answer of its health path, None where nothing was asked yet.
         pids: how many of its descendants live, itself included.
         tail: its last log lines, once it is dead.
+        rebooted: whether its host was booted anew since it was started.
     """
 
     process: str
@@ -96,6 +97,7 @@ class Observation:
     http: HttpAnswer | None = None
     pids: int = 0
     tail: tuple[str, ...] = ()
+    rebooted: bool = False
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Observation:
@@ -112,6 +114,7 @@ class Observation:
             http=HttpAnswer(http.get("code"), http.get("error")) if http else None,
             pids=len(pids) if isinstance(pids, list) else pids or 0,
             tail=tuple(row.get("tail") or ()),
+            rebooted=bool(row.get("rebooted")),
         )
 
 

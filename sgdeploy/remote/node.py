@@ -1959,6 +1959,7 @@ class Watched:
             "http": None if self._probe is None else self._probe.last,
             "pids": self.pids,
             "tail": None,
+            "rebooted": False,
             **(self._dead or {}),
         }
         if not self._changed(seen, now):
@@ -1991,7 +1992,8 @@ class Watched:
         ago = None if ended is None else round(max(0.0, time.monotonic() - ended["mono"]), 3)
         tail = read_tail(Path(self.record["log"]), self.record["offset"], TAIL_LINES)
         wall = None if ended is None else ended["wall"]
-        return {"exit": exit_json(ended), "died_ago": ago, "died_at": wall, "tail": tail}
+        rebooted = self.record["boot_id"] != boot_id()
+        return {"exit": exit_json(ended), "died_ago": ago, "died_at": wall, "tail": tail, "rebooted": rebooted}
 
 
 class Watch:

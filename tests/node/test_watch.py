@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.node.deployment import Deployment
-from tests.node.wire import Helper, Json, RefusedError, Stream, patched, wait_for
+from tests.node.wire import Helper, Json, RefusedError, Stream, living, patched, wait_for
 
 Helpers = Callable[..., Helper]
 Watcher = Callable[..., Stream]
@@ -387,3 +387,15 @@ def test_keys_that_the_engine_writes_into_its_log_stay_on_the_node(
     assert (row["line"], row["tail"]) == (shown, [shown])
     assert deployment.call("logs")["logs"]["demo/a"]["lines"] == [shown]
     assert deployment.call("logs", since_offset=0)["logs"]["demo/a"]["lines"] == [shown]
+
+
+def test_a_process_of_another_boot_is_told_as_such(deployment: Deployment) -> None:
+    pid = deployment.run(a="exec sleep 300")["a"]
+    true_boot = deployment.record("a")["boot_id"]
+    deployment.alter("a", boot_id="00000000-0000-0000-0000-000000000000")
+    watch = deployment.helper.stream("watch", run_dir=str(deployment.run_dir))
+    seen = watch.until(lambda seen: not seen["alive"], "the end of a")
+    assert (seen["rebooted"], seen["exit"]) == (True, None)
+    watch.cancel()
+    assert living(pid)
+    deployment.alter("a", boot_id=true_boot)
