@@ -450,7 +450,7 @@ class Folder:
 
     def make(self) -> None:
         """Make the folder and those in it."""
-        for name in ("", "scripts", "processes", "exits", "logs", "keepers"):
+        for name in ("", "scripts", "processes", "exits", "milestones", "logs", "keepers"):
             make_folder(self.path / name)
 
     def noted_files(self) -> list[str]:
@@ -471,6 +471,10 @@ class Folder:
     def exit_file(self, key: str) -> Path:
         """Give where the keeper writes how a process ended."""
         return self.path / "exits" / (plain(key, "key") + ".json")
+
+    def milestones_file(self, key: str) -> Path:
+        """Give where it is kept what a log has shown, for whoever looks after the log was cut."""
+        return self.path / "milestones" / (plain(key, "key") + ".json")
 
     def records(self) -> list[Json]:
         """Read all records that are intact, in order of their names."""
@@ -1455,7 +1459,7 @@ def put_away(folder: Folder) -> None:
     shipped = folder.noted_files()
     for path in [*map(folder.inside, shipped), *folder.path.glob(".*.tmp")]:
         remove(path)
-    for name in ("secrets", "scripts", "processes", "exits", "keepers"):
+    for name in ("secrets", "scripts", "processes", "exits", "milestones", "keepers"):
         remove_tree(folder.path / name)
     for path in (folder.plan_file, folder.files_file, folder.launch_file):
         remove(path)
@@ -1478,6 +1482,7 @@ def clear_some(folder: Folder, ids: Collection[str]) -> Json:
         for path in ("secrets/%s.yaml", "scripts/%s.sh"):
             remove(folder.inside(path % key))
         remove(folder.exit_file(key))
+        remove(folder.milestones_file(key))
         remove(folder.record_file(key))
     return {}
 
@@ -1767,12 +1772,14 @@ class LogScan:
     At most one chunk and one unfinished line are in memory. Only the first 64 KiB of a line are searched.
     """
 
-    def __init__(self, path: Path, offset: int, patterns: list[tuple[str, re.Pattern[str]]]) -> None:
-        """Look for each pattern once, in lines after the offset."""
+    def __init__(
+        self, path: Path, offset: int, patterns: list[tuple[str, re.Pattern[str]]], known: Collection[str] = ()
+    ) -> None:
+        """Look for each pattern once, in lines after the offset; those that are known were found before."""
         self._path = path
         self._position = offset
         self._patterns = patterns
-        self._open: dict[str, re.Pattern[str]] = dict(patterns)
+        self._open = {name: pattern for name, pattern in patterns if name not in known}
         self._stream: Any = None
         self._unfinished = b""
         self._skipping = False
@@ -1920,7 +1927,8 @@ class Watched:
         self.record = record
         self.pids: int | None = None
         self._folder = folder
-        self._scan = LogScan(Path(record["log"]), record["offset"], patterns)
+        self._milestones = folder.milestones_file(record["key"])
+        self._scan = LogScan(Path(record["log"]), record["offset"], patterns, self._known())
         self._probe = None if http is None else Probe(http)
         self._missing_since: float | None = None
         self._dead: Json | None = None
@@ -1936,11 +1944,24 @@ class Watched:
         """Close the log."""
         self._scan.close()
 
+    def _known(self) -> list[str]:
+        """Give what this very process is known to have reached: its log may have been cut or removed since."""
+        found = read_intact(self._milestones) or {}
+        return found["reached"] if all(found.get(key) == self.record[key] for key in ("pid", "start")) else []
+
+    def _keep(self) -> None:
+        """Keep what was reached, where there is space; it stands in the log as well."""
+        who = {key: self.record[key] for key in ("pid", "start")}
+        with contextlib.suppress(OpError):
+            write_json(self._milestones, {**who, "reached": self._scan.reached}, sync=False)
+
     def observe(self, now: float, seconds: float) -> Json | None:
         """Look; give an observation if something changed."""
         alive = self._alive(now)
         reached = len(self._scan.reached)
         self._scan.pull(seconds if alive else 10 * seconds)
+        if len(self._scan.reached) > reached:
+            self._keep()
         if not alive and self._dead is None:
             self._dead = self._last_words()
         if alive and self._probe is not None:

@@ -399,3 +399,26 @@ def test_a_process_of_another_boot_is_told_as_such(deployment: Deployment) -> No
     watch.cancel()
     assert living(pid)
     deployment.alter("a", boot_id=true_boot)
+
+
+@pytest.mark.parametrize("how", ["cut", "removed"])
+def test_what_a_log_has_shown_is_known_after_it_is_gone(deployment: Deployment, how: str) -> None:
+    """Logs are cut by people who need space; what serves does not begin to load by that."""
+    pid = deployment.run(a="echo loaded; exec sleep 300")["a"]
+    patterns = {"demo/a": [["loaded", "^loaded$"], ["ready", "^ready$"]]}
+    for _ in range(2):
+        watch = deployment.helper.stream("watch", run_dir=str(deployment.run_dir), milestones=patterns)
+        watch.until(lambda seen: seen["milestones"] == ["loaded"], "the milestone")
+        watch.cancel()
+        log = deployment.run_dir / "logs" / "a.log"
+        log.write_text("") if how == "cut" else log.unlink(missing_ok=True)
+    deployment.kill_all()
+    (deployment.run_dir / "logs" / "a.log").write_text("")
+    again = deployment.run(a="exec sleep 300")["a"]
+    assert again != pid
+    watch = deployment.helper.stream("watch", run_dir=str(deployment.run_dir), milestones=patterns)
+    assert watch.until(lambda seen: seen["pids"] == 1, "the new process")["milestones"] == []
+    watch.cancel()
+    deployment.kill_all()
+    deployment.call("clear")
+    assert sorted(path.name for path in deployment.run_dir.iterdir()) == ["logs"]
