@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 
 from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
@@ -16,7 +16,7 @@ from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import lock_leads
 from sgdeploy.deploy.options import DownOptions
 from sgdeploy.deploy.parts import Part, tidy_parts
-from sgdeploy.deploy.records import Records, read_records
+from sgdeploy.deploy.records import follow_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
 from sgdeploy.plan.model import Plan, PlanHost
@@ -75,12 +75,13 @@ class _Run:
         if not self.fleet.sessions:
             raise RemoteError("no host could be reached; nothing was stopped", tuple(self._faults.values()))
 
-    async def _open(self, hosts: tuple[PlanHost, ...]) -> None:
+    async def _open(self, hosts: tuple[PlanHost, ...]) -> Collection[str]:
         opened = await self._connector.open_all(hosts)
         self.fleet.sessions.update(opened.sessions)
         self._faults.update({fault.host: fault for fault in opened.faults})
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))
+        return [fault.host for fault in opened.faults]
 
     async def take_down(self, stack: AsyncExitStack) -> bool:
         """Stop every recorded plan on its own hosts, and tell whether anything was on record.
@@ -89,7 +90,7 @@ class _Run:
         the plans that run.
         """
         missing = await lock_leads(stack, self.fleet, [self._plan], self._options.owner)
-        records = await self._records()
+        records = await follow_records(self.fleet, self._open)
         others = [plan for plan in records.plans if plan.lead_host.host != self._plan.lead_host.host]
         missing |= await lock_leads(stack, self.fleet, others, self._options.owner)
         if missing:
@@ -129,17 +130,6 @@ class _Run:
         for outcome in (stopped, tidied):
             self._stopped.leftovers += outcome.leftovers
             self._stopped.faults += outcome.faults
-
-    async def _records(self) -> Records:
-        """Read records, and follow them to hosts that the plan at hand does not name."""
-        records = await read_records(self.fleet)
-        while True:
-            seen = set(self.fleet.sessions) | set(self._faults)
-            more = {host.host: host for plan in records.plans for host in plan.hosts if host.host not in seen}
-            if not more:
-                return records
-            await self._open(tuple(more.values()))
-            records = await read_records(self.fleet)
 
     def conclude(self) -> None:
         """Raise if anything is left or any host could not be asked."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from sgdeploy.deploy.fleet import Fleet, Refusal
 from sgdeploy.errors import HostFault
-from sgdeploy.plan.model import Plan
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json
 from sgdeploy.words import plural
 
@@ -136,6 +137,27 @@ async def read_records(fleet: Fleet) -> Records:
         for name, result in answers.results.items()
     }
     return Records(hosts, answers.refusals)
+
+
+OpenMore: TypeAlias = "Callable[[tuple[PlanHost, ...]], Awaitable[Collection[str]]]"
+"""Puts more hosts into a fleet, and gives the names of those that could not be opened."""
+
+
+async def follow_records(fleet: Fleet, open_more: OpenMore) -> Records:
+    """Read records, and follow them to hosts that only the plans on record name.
+
+    Args:
+        fleet: open hosts.
+        open_more: puts the others into it.
+    """
+    closed: set[str] = set()
+    while True:
+        records = await read_records(fleet)
+        more = {host.host: host for plan in records.plans for host in plan.hosts}
+        unseen = tuple(host for name, host in more.items() if not fleet.has(name) and name not in closed)
+        if not unseen:
+            return records
+        closed |= {*await open_more(unseen)}
 
 
 @dataclass

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from sgdeploy.deploy.completion import NoCompletionError, complete
 from sgdeploy.deploy.events import DeploymentStatus, Event, ProcessStatus
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import describe
-from sgdeploy.deploy.records import RecordedProcess, Records, read_records
+from sgdeploy.deploy.records import RecordedProcess, Records, follow_records
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import RemoteError
 from sgdeploy.health.machine import ProcessHealth
-from sgdeploy.plan.model import Plan, Process
+from sgdeploy.plan.model import Plan, PlanHost, Process
 from sgdeploy.remote.base import Connector, LostHostError, NodeError
 
 LOOK = 6.0
@@ -40,7 +40,14 @@ async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -
         if not opened.sessions:
             raise RemoteError("no host could be reached", opened.faults)
         unreachable = {fault.host: fault.reason for fault in opened.faults}
-        records = await read_records(fleet)
+
+        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
+            more = await connector.open_all(hosts)
+            fleet.sessions.update(more.sessions)
+            unreachable.update({fault.host: fault.reason for fault in more.faults})
+            return [fault.host for fault in more.faults]
+
+        records = await follow_records(fleet, open_more)
         unreachable.update({fault.host: fault.reason for fault in records.faults})
         running = records.plans[0] if records.plans else plan
         watch = await _look(fleet, running, records)

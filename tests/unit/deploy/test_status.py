@@ -103,3 +103,14 @@ async def test_a_plan_on_record_that_cannot_be_read_is_told() -> None:
     hosts.nodes["h2"].plan = {"version": 9}
     seen = await status(plan, hosts, {})
     assert "h2: the plan on record cannot be read, it may come from another version of sgdeploy" in seen.drift[0]
+
+
+async def test_hosts_that_only_the_records_know_are_asked_too() -> None:
+    """A profile that names fewer hosts now must not call those stopped that run."""
+    before, now = make_plan(3), make_plan(2)
+    hosts = running(before)
+    seen = await status(now, hosts, {})
+    assert (seen.state, [row.state for row in seen.processes]) == ("ready", ["ready"] * 3)
+    hosts.down = {"h3": HostFault("h3", "no route to host")}
+    seen = await status(now, hosts, {})
+    assert (seen.state, seen.unreachable) == ("degraded", {"h3": "no route to host"})
