@@ -17,7 +17,7 @@ from sgdeploy.console.live import LiveBoard, Picture, RankPicture
 from sgdeploy.console.plans import host_lines, plan_lines
 from sgdeploy.console.splits import Pace, SplitPicture, split_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
-from sgdeploy.console.stream import Sink
+from sgdeploy.console.stream import Sink, UnwrittenError
 from sgdeploy.console.text import clean
 from sgdeploy.deploy.events import (
     Completion,
@@ -90,11 +90,16 @@ class Console:
         self._failures_shown: set[str] = set()
         self._pace = Pace()
         self._last: list[Event] = []
+        self._unwritten: UnwrittenError | None = None
 
     # What happens during a command
 
     def tell(self, event: Event) -> None:
-        """Show one event."""
+        """Show one event. Where it cannot be written (a full disk), the work on the hosts goes on all the same."""
+        with self._work_first():
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
         if self.mode == "json":
             kind = event.to_json()
             self._json({"event": kind.pop("event"), "time": round(self._clock(), 3), **kind})
@@ -140,13 +145,24 @@ class Console:
             yield
         finally:
             self.close()
+        if self._unwritten is not None:
+            raise self._unwritten
+
+    @contextmanager
+    def _work_first(self) -> Iterator[None]:
+        """Keep the first failure to write until the work is over."""
+        try:
+            yield
+        except UnwrittenError as error:
+            self._unwritten = self._unwritten or error
 
     def close(self) -> None:
         """Give the terminal back. For a way out that skips ``watching``'s own end; calling it twice is fine."""
-        self._board.close()
         last, self._last = self._last, []
-        for event in last:
-            self._print(self._err, event_lines(event))
+        with self._work_first():
+            self._board.close()
+            for event in last:
+                self._print(self._err, event_lines(event))
 
     def _shows(self, event: ProcessFailed) -> bool:
         """Tell whether a failure is shown at once; the others are rows of the table, and the last error counts them."""

@@ -10,6 +10,10 @@ from sgdeploy.errors import SgdeployError
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
 
 
+class UnwrittenError(SgdeployError):
+    """What was to be shown could not be written, and not because its reader has gone."""
+
+
 class Sink:
     """A text stream that falls silent when its reader has gone (``… | head``, a closed terminal).
 
@@ -55,4 +59,4 @@ class Sink:
     def _forgive(self, exc: OSError) -> None:
         self.gone = True
         if exc.errno not in _READER_GONE:
-            raise SgdeployError(f"the output cannot be written: {exc.strerror}") from exc
+            raise UnwrittenError(f"the output cannot be written: {exc.strerror}") from exc
