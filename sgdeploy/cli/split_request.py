@@ -21,11 +21,10 @@ from sgdeploy.weights.cut.deployment import LOAD_FORMATS, Deployment, deployment
 from sgdeploy.weights.cut.planner import Wish
 from sgdeploy.weights.cut.schema import RULE, Layout, Scheme
 from sgdeploy.weights.cut.sizes import Sizes
-from sgdeploy.weights.disk.replicas import Replicas
-from sgdeploy.weights.disk.request import Prepared, Request
-from sgdeploy.weights.disk.split import Done, Split
-from sgdeploy.weights.disk.writer import How
+from sgdeploy.weights.disk.request import Prepared, Replicas, Request
+from sgdeploy.weights.disk.split import How, Split
 from sgdeploy.weights.errors import CheckpointError
+from sgdeploy.weights.worker.job import Done
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -66,7 +65,7 @@ def request(desk: Desk, options: Options) -> Request:
 def job(desk: Desk, options: Options, prepared: Prepared, out: Path) -> Split:
     """Say how a prepared split is to be written."""
     workers = options.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
-    how = How(workers, hashed=options.hashes, synced=options.fsync)
+    how = How(workers, hashed=options.hashes, synced=options.fsync, start_over=options.start_over)
     return Split(prepared, out, how, tuple(redact_words(desk.argv, desk.environ, desk.secret_names)))
 
 

@@ -157,7 +157,7 @@ def split_weights(desk: Desk, options: Options) -> None:
     from sgdeploy.cli.split_request import how_to_load, job, request
     from sgdeploy.deploy.split import split
     from sgdeploy.weights.disk.request import prepare
-    from sgdeploy.weights.disk.target import free_space
+    from sgdeploy.weights.worker.target import free_space
 
     console = desk.open(options)
     prepared = prepare(request(desk, options))
@@ -166,6 +166,6 @@ def split_weights(desk: Desk, options: Options) -> None:
         return
     work = job(desk, options, prepared, options.out)
     with console.splitting():
-        done = run(desk, console, split(work, console.tell, start_over=options.start_over))
+        done = run(desk, console, split(work, console.tell))
     for line in how_to_load(options, done, prepared.request.wish.files):
         console.say(line)

@@ -12,9 +12,9 @@ from typing import TypeVar
 from sgdeploy.deploy.events import Note, Outcome, SplitProgress, Tell
 from sgdeploy.errors import CancelledRunError
 from sgdeploy.weights.cut.text import bytes_text
-from sgdeploy.weights.disk.split import Done, Split
+from sgdeploy.weights.disk.split import Split
 from sgdeploy.weights.disk.verify import Verified, verify
-from sgdeploy.weights.disk.writer import Progress
+from sgdeploy.weights.worker.job import Done, Progress
 from sgdeploy.words import plural
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class _Throttle:
             self._loop.call_soon_threadsafe(self._tell, event)
 
 
-async def split(job: Split, tell: Tell, *, start_over: bool = False) -> Done:
+async def split(job: Split, tell: Tell) -> Done:
     """Write a split; an interruption leaves what is finished and says how to go on.
 
     Raises:
@@ -52,7 +52,7 @@ async def split(job: Split, tell: Tell, *, start_over: bool = False) -> Done:
     def beat(now: Progress) -> None:
         hear(SplitProgress("", now.files, now.of_files, now.written, now.of_bytes, now.rate, now.left))
 
-    done = await _in_thread(lambda stopped: job.run(beat, stopped, start_over=start_over))
+    done = await _in_thread(lambda stopped: job.run(beat, stopped))
     if not done.complete:
         message = f"interrupted: {done.files} of {plural(done.of_files, 'file')} done"
         raise CancelledRunError(message, hint="run the same command to go on")

@@ -10,7 +10,7 @@ from sgdeploy.facts.model import Finding
 from sgdeploy.facts.parse import parse
 from sgdeploy.facts.wanted import gather_request
 from sgdeploy.plan.model import Process
-from sgdeploy.weights.cut.manifest import HEAD, Head, write_head
+from sgdeploy.weights.cut.manifest import HEAD, Head
 from tests.facts.build import a_host, a_plan, a_process, findings, fitting, folder
 
 RULES = {
@@ -141,6 +141,6 @@ def test_the_simulated_engine_loads_nothing() -> None:
 def test_the_head_travels_from_the_host() -> None:
     plan = a_plan(rank(HERE))
     assert f"/split/{HEAD}" in gather_request(plan, plan.hosts[0])["files"]
-    facts = parse("n01", {}, {"files": {f"/split/{HEAD}": write_head(FITS), f"/other/{HEAD}": "{}"}})
+    facts = parse("n01", {}, {"files": {f"/split/{HEAD}": FITS.model_dump_json(), f"/other/{HEAD}": "{}"}})
     assert facts.splits["/split"] == FITS
     assert isinstance(facts.splits["/other"], str)

@@ -13,7 +13,7 @@ import pytest
 
 import sgdeploy
 from sgdeploy.weights.cut.manifest import HEAD
-from sgdeploy.weights.disk.journal import JOURNAL
+from sgdeploy.weights.worker.journal import JOURNAL
 from tests.weights.breaking import renamed
 from tests.weights.conftest import Call
 from tests.weights.test_big import sparse

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sgdeploy.weights.disk import target
+from sgdeploy.weights.worker import target
 from tests.weights.conftest import Call
 from tests.weights.planning import DATA
 from tests.weights.tiny import TINY, deepseek, deepseek_config, write_model

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from sgdeploy.weights.cut.manifest import HEAD
-from sgdeploy.weights.disk import copy, sign, writer
-from sgdeploy.weights.disk.journal import JOURNAL, Journal
-from sgdeploy.weights.disk.split import Split
+from sgdeploy.weights.disk.split import How, Split
 from sgdeploy.weights.disk.verify import verify
-from sgdeploy.weights.disk.writer import Counters, How
+from sgdeploy.weights.worker import copy, sign, writer
+from sgdeploy.weights.worker.journal import JOURNAL, Journal
+from sgdeploy.weights.worker.writer import Counters
 from tests.weights.writing import hashes, ignore, never, prepared, unheard, write
 
 BYTES = 569_600

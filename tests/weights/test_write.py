@@ -10,9 +10,9 @@ import pytest
 
 from sgdeploy.weights.cut.manifest import FILES, HEAD, Head
 from sgdeploy.weights.cut.sizes import Sizes
-from sgdeploy.weights.disk.replicas import Replicas
+from sgdeploy.weights.disk.request import Replicas
+from sgdeploy.weights.disk.split import How
 from sgdeploy.weights.disk.verify import verify
-from sgdeploy.weights.disk.writer import How
 from tests.weights.planning import DATA, wish
 from tests.weights.tiny import fingerprints, golden, make
 from tests.weights.writing import EIGHT, hashes, never, unheard, write

@@ -9,8 +9,8 @@ from typing import Any
 from sgdeploy.weights.cut.planner import Wish
 from sgdeploy.weights.cut.sizes import Sizes
 from sgdeploy.weights.disk.request import Prepared, Request, prepare
-from sgdeploy.weights.disk.split import Done, Split
-from sgdeploy.weights.disk.writer import How, Progress
+from sgdeploy.weights.disk.split import How, Split
+from sgdeploy.weights.worker.job import Done, Progress
 from tests.weights.planning import wish
 
 EIGHT = Sizes(tp=8, dp=2, ep=8)

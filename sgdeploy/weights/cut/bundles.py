@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import lcm
 
 from sgdeploy.problems import Problem
-from sgdeploy.weights.cut.header import in_order
+from sgdeploy.weights.cut.header import in_order, write_header
 from sgdeploy.weights.cut.model import Bundle, Parameter
 from sgdeploy.weights.cut.schema import EXPERTS, Layout
 from sgdeploy.weights.cut.sizes import ATTENTION, GLOBAL, Sizes, placement
@@ -41,18 +41,24 @@ def sharded(
     for part, members in sorted(parts.items()):
         path = f"model-rank-{{rank}}-part-{part}.safetensors"
         period = sizes.tp if part == ROUTED else lcm(*(each.ways for each in members))
-        yield Bundle(*where_path(where, path), in_order(members), sizes.tp, period)
+        yield _bundle(where, path, members, (sizes.tp, period))
 
 
-def where_path(where: tuple[str, int], path: str) -> tuple[str, str, int]:
-    """Give folder, path and stage in the order of a bundle."""
-    return where[0], path, where[1]
+def _bundle(
+    where: tuple[str, int],
+    path: str,
+    parameters: Sequence[Parameter],
+    counts: tuple[int, int],
+    owners: frozenset[int] | None = None,
+) -> Bundle:
+    ordered = in_order(parameters)
+    return Bundle(where[0], path, where[1], ordered, *counts, len(write_header(ordered)), owners)
 
 
 def by_attention_rank(sizes: Sizes, where: tuple[str, int], parameters: Sequence[Parameter]) -> Bundle:
     """Bundle for ``kunpeng_state`` what is no expert: one file for each rank of an attention group."""
     path = f"tp{sizes.attention}/model-rank-{{rank}}-part-0.safetensors"
-    return Bundle(*where_path(where, path), in_order(parameters), sizes.attention, sizes.attention)
+    return _bundle(where, path, parameters, (sizes.attention, sizes.attention))
 
 
 def of_expert(
@@ -62,7 +68,7 @@ def of_expert(
     held = placement(sizes, layer, experts)
     owners = frozenset(rank for rank in range(sizes.tp) if number in held.groups[rank // held.width])
     path = f"experts/layer_{layer}/expert_{number}.safetensors"
-    return Bundle(*where_path(where, path), in_order(parameters), 1, 1, owners)
+    return _bundle(where, path, parameters, (1, 1), owners)
 
 
 def check_rules(layout: Layout, sizes: Sizes, rules: Mapping[str, str], kinds: set[str]) -> Iterator[Problem]:

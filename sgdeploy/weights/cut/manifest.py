@@ -1,4 +1,7 @@
-"""What a split says of itself: a head, small enough to be looked at by every preflight, and the list of files."""
+"""What a split says of itself: a head, small enough to be looked at by every preflight, and the list of files.
+
+Both are written by ``sgdeploy.weights.worker.sign``.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-HEAD = "sgdeploy-split.json"
-"""Name of the head, in each folder that a runtime loads from; written last of all."""
+from sgdeploy.weights.worker.job import FILES, HEAD
 
-FILES = "sgdeploy-split-files.json"
-"""Name of the list of files, in the target alone."""
+__all__ = ["FILES", "HEAD", "Entry", "Head", "Source", "read_files", "read_head"]
 
 
 class Entry(BaseModel):
@@ -90,28 +91,13 @@ def read_head(text: str) -> Head | str:
         return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def write_head(head: Head) -> str:
-    """Write a head."""
-    return json.dumps(head.model_dump(mode="json"), indent=1) + "\n"
-
-
 def read_files(text: str, digest: str) -> dict[str, Entry] | str:
     """Read a list of files and hold it against the digest that its head gives."""
-    if list_digest(text) != digest:
-        return f"its SHA-256 is {list_digest(text)}, {HEAD} says {digest}"
+    found = hashlib.sha256(text.encode()).hexdigest()
+    if found != digest:
+        return f"its SHA-256 is {found}, {HEAD} says {digest}"
     try:
         entries: Any = json.loads(text)
         return {str(path): Entry.model_validate(entry) for path, entry in entries.items()}
     except (ValueError, AttributeError) as error:
         return f"it is damaged: {error}"
-
-
-def write_files(entries: Mapping[str, Entry]) -> str:
-    """Write a list of files, one a line."""
-    lines = (f"{json.dumps(path)}: {json.dumps(entries[path].model_dump())}" for path in sorted(entries))
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def list_digest(text: str) -> str:
-    """Give the SHA-256 of a list of files."""
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -231,6 +231,7 @@ class Bundle:
         parameters: in the order of the file.
         count: files; rank r loads number ``r % count``.
         period: file number n holds the same bytes as number ``n % period``.
+        header: bytes before the parameters.
         owners: ranks that load the file where it is a single one; None where every rank of the stage loads one.
     """
 
@@ -240,12 +241,13 @@ class Bundle:
     parameters: tuple[Parameter, ...]
     count: int
     period: int
+    header: int
     owners: frozenset[int] | None = None
 
     @property
-    def size(self) -> int:
-        """Bytes of the parameters of one file."""
-        return sum(each.size for each in self.parameters)
+    def file_size(self) -> int:
+        """Bytes of each of its files."""
+        return self.header + sum(each.size for each in self.parameters)
 
     def numbers(self, ranks: Iterable[int]) -> list[int]:
         """Give the numbers of the files that these ranks of the stage load, in order."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sgdeploy.problems import Problem
-from sgdeploy.weights.cut.header import write_header
 from sgdeploy.weights.cut.model import Bundle, SplitPlan
 from sgdeploy.weights.cut.sizes import Sizes
 
@@ -42,7 +41,7 @@ def out_files(plan: SplitPlan, sizes: Sizes, ranks: Collection[int], *, linked: 
     for bundle in plan.bundles:
         first_rank = bundle.stage * sizes.tp
         numbers = bundle.numbers(rank - first_rank for rank in ranks if 0 <= rank - first_rank < sizes.tp)
-        size = bundle.size + len(write_header(bundle.parameters))
+        size = bundle.file_size
         firsts: dict[int, str] = {}
         for number in numbers:
             path = bundle.file(number)
@@ -71,23 +70,3 @@ def read_ranks(text: str, world: int) -> tuple[int, ...] | Problem:
             return Problem(f"--ranks {text}: there are {world} ranks, 0 to {world - 1}", code="ranks")
         found |= set(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))
-
-
-def complete_ranks(plan: SplitPlan, sizes: Sizes, present: Collection[str]) -> list[int]:
-    """Give the ranks whose files are all there, counted over all stages."""
-    lacking: set[int] = set()
-    for bundle in plan.bundles:
-        missing = {number for number in range(bundle.count) if bundle.file(number) not in present}
-        first = bundle.stage * sizes.tp
-        owners = range(sizes.tp) if bundle.owners is None else bundle.owners
-        lacking |= {first + rank for rank in owners if rank % bundle.count in missing} if missing else set()
-    return [rank for rank in range(sizes.world) if rank not in lacking]
-
-
-def present_folders(plan: SplitPlan, present: Collection[str]) -> list[str]:
-    """Give the folders that hold any file."""
-    found: dict[str, None] = {}
-    for bundle in plan.bundles:
-        if bundle.folder not in found and any(bundle.file(number) in present for number in range(bundle.count)):
-            found[bundle.folder] = None
-    return list(found)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.expect import check_expected, read_expected
@@ -16,10 +17,12 @@ from sgdeploy.weights.cut.report import Report, report, stored
 from sgdeploy.weights.cut.targets import OutFile, out_files, ranks_of_node, read_ranks
 from sgdeploy.weights.disk.checkpoint import read_checkpoint
 from sgdeploy.weights.disk.others import sorted_out
-from sgdeploy.weights.disk.replicas import Replicas
-from sgdeploy.weights.disk.target import check_paths
+from sgdeploy.weights.disk.paths import check_paths
 from sgdeploy.weights.errors import CheckpointError
 from sgdeploy.words import number_list
+
+Replicas: TypeAlias = Literal["link", "symlink", "reflink", "copy"]
+"""What files with the same bytes become."""
 
 
 @dataclass(frozen=True)

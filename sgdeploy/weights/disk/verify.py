@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgdeploy.errors import StateError
 from sgdeploy.problems import Problem
-from sgdeploy.weights.cut.manifest import HEAD, Entry, Head
-from sgdeploy.weights.disk.journal import JOURNAL
-from sgdeploy.weights.disk.target import rank_files, read_files, read_head
+from sgdeploy.weights.cut.manifest import FILES, HEAD, Entry, Head, read_files, read_head
 from sgdeploy.weights.errors import CheckpointError, MismatchError
+from sgdeploy.weights.worker.journal import JOURNAL
+from sgdeploy.weights.worker.target import rank_files
 
 _CHUNK = 4 * 1024 * 1024
 
@@ -54,7 +55,7 @@ def verify(
         StateError: the manifest itself is damaged.
     """
     head = _head(folder)
-    entries = read_files(folder, head)
+    entries = _entries(folder, head)
     problems = _foreign(folder, entries)
     names: dict[tuple[int, int], list[str]] = {}
     for path, entry in entries.items():
@@ -83,18 +84,32 @@ def verify(
 
 
 def _head(folder: Path) -> Head:
-    head = read_head(folder)
-    if head is None:
+    try:
+        head = read_head((folder / HEAD).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
         begun = (folder / JOURNAL).exists()
         why = "a split was begun there and is not finished" if begun else f"there is no {HEAD}"
         hint = "run the same split-weights again" if begun else "name the folder that --out named"
-        raise CheckpointError([Problem(f"{folder} holds no split: {why}", hint, code="no-split")])
+        raise CheckpointError([Problem(f"{folder} holds no split: {why}", hint, code="no-split")]) from error
+    if isinstance(head, str):
+        raise StateError(f"{folder / HEAD} is damaged: {head}", hint="split again, or copy the split again")
     if head.folder:
         hint = f"verify {folder.resolve().parent}"
         raise CheckpointError(
             [Problem(f"{folder} is a part of a split (its folder {head.folder})", hint, code="no-split")]
         )
     return head
+
+
+def _entries(folder: Path, head: Head) -> dict[str, Entry]:
+    path, again = folder / FILES, "split again, or copy the split again"
+    try:
+        found = read_files(path.read_text(encoding="utf-8"), head.digest)
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}", hint=again) from error
+    if isinstance(found, str):
+        raise StateError(f"{path} does not belong to {HEAD}: {found}", hint=again)
+    return found
 
 
 def _foreign(folder: Path, entries: Mapping[str, Entry]) -> list[Problem]:

@@ -13,21 +13,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sgdeploy.weights.cut.manifest import Entry
+from .lock import remove
 
 JOURNAL = ".sgdeploy-split.journal"
+
+Entry = Mapping[str, Any]
+"""A finished file: ``size``, and ``sha256`` (None where hashing was off)."""
 
 
 class Journal:
     """The journal of one target, open for writing."""
 
-    def __init__(self, target: Path, plan: str, facts: Mapping[str, Any]) -> None:
+    def __init__(self, out: Path, plan: str, facts: Mapping[str, Any]) -> None:
         """Open it; what is read must be of the same plan (``begun`` tells)."""
-        self._path = target / JOURNAL
-        self._target = target
+        self._out = out
+        self._path = out / JOURNAL
         self._lock = threading.Lock()
         lines = _lines(self._path)
-        self._lines = {line["file"]: line for line in lines[1:]}
+        self._files = {line["file"]: line for line in lines[1:]}
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         if os.fstat(self._descriptor).st_size:
             os.write(self._descriptor, b"\n")  # the last line may have been cut off
@@ -38,39 +41,36 @@ class Journal:
         """Close it; the file stays."""
         os.close(self._descriptor)
 
-    def done(self, path: str, size: int, *, hashed: bool) -> Entry | None:
+    def done(self, path: str, size: int, hashed: bool) -> Entry | None:
         """Give what is known of a file if it is there, whole and untouched; None where it must be written."""
-        line = self._lines.get(path)
+        line = self._files.get(path)
         if line is None or (hashed and line["sha256"] is None):
             return None
         try:
-            found = (self._target / path).stat()
+            found = (self._out / path).stat()
         except OSError:
             return None
         if (found.st_size, found.st_mtime_ns) != (size, line["mtime"]):
             return None
-        return Entry(size=size, sha256=line["sha256"])
+        return {"size": size, "sha256": line["sha256"]}
 
-    def record(self, path: str, entry: Entry) -> None:
+    def record(self, path: str, size: int, sha256: str | None) -> Entry:
         """Note a file that has its final name."""
-        mtime = (self._target / path).stat().st_mtime_ns
-        line = {"file": path, "size": entry.size, "sha256": entry.sha256, "mtime": mtime}
-        self._lines[path] = line
+        mtime = (self._out / path).stat().st_mtime_ns
+        line = {"file": path, "size": size, "sha256": sha256, "mtime": mtime}
+        self._files[path] = line
         self._write(line)
+        return {"size": size, "sha256": sha256}
 
     def adopt(self, path: str, entry: Entry) -> None:
         """Note a file that a manifest has signed for, if it is there and has its size."""
-        found = self._target / path
-        if path not in self._lines and found.is_file() and found.stat().st_size == entry.size:
-            self.record(path, entry)
-
-    def known(self) -> frozenset[str]:
-        """Name the files that were finished at some time."""
-        return frozenset(self._lines)
+        found = self._out / path
+        if path not in self._files and found.is_file() and found.stat().st_size == entry["size"]:
+            self.record(path, entry["size"], entry["sha256"])
 
     def entries(self) -> dict[str, Entry]:
         """Give every file that is noted and still there."""
-        found = {path: self.done(path, line["size"], hashed=False) for path, line in self._lines.items()}
+        found = {path: self.done(path, line["size"], hashed=False) for path, line in self._files.items()}
         return {path: entry for path, entry in found.items() if entry is not None}
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -79,21 +79,21 @@ class Journal:
 
     def remove(self) -> None:
         """Take it away: the manifest is written."""
-        self._path.unlink(missing_ok=True)
+        remove(self._path)
 
 
-def begun(target: Path) -> tuple[str, Mapping[str, Any]] | None:
+def begun(out: Path) -> tuple[str, Mapping[str, Any]] | None:
     """Give digest and facts of the plan that a journal in the target belongs to; None where there is no journal."""
-    lines = _lines(target / JOURNAL)
+    lines = _lines(out / JOURNAL)
     if not lines:
         return None
     facts = lines[0].get("facts")
     return str(lines[0].get("plan", "")), facts if isinstance(facts, dict) else {}
 
 
-def files_of(target: Path) -> list[str]:
+def files_of(out: Path) -> list[str]:
     """Name the files that a journal in the target lists."""
-    return [str(line["file"]) for line in _lines(target / JOURNAL)[1:]]
+    return [str(line["file"]) for line in _lines(out / JOURNAL)[1:]]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

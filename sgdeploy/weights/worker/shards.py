@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from sgdeploy.errors import StateError
+from .job import RefusedError
 
 
 class Shards:
@@ -33,14 +33,15 @@ class Shards:
             with self._lock:
                 found = self._open.get(shard)
                 if found is None:
-                    found = self._open[shard] = os.open(self._folder / self._names[shard], os.O_RDONLY | os.O_CLOEXEC)
+                    path = self._folder / self._names[shard]
+                    found = self._open[shard] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return found
 
     def read_into(self, shard: int, offset: int, room: memoryview) -> None:
         """Fill a piece of memory.
 
         Raises:
-            StateError: the shard has become shorter since its header was read.
+            RefusedError: the shard has become shorter since its header was read (``short``).
         """
         done = 0
         while done < len(room):
@@ -49,9 +50,25 @@ class Shards:
                 raise self.short(shard)
             done += got
 
-    def short(self, shard: int) -> StateError:
+    def short(self, shard: int) -> RefusedError:
         """Make the error for a shard that ends too early."""
-        name = self._names[shard]
-        return StateError(
-            f"{name} became shorter while it was read", hint="let nobody write to the model folder, and run again"
-        )
+        return RefusedError("short", shard=self._names[shard])
+
+
+def check_zeros(zeros: Sequence[tuple[str, int, int, int]], shards: Shards, room: int) -> None:
+    """Read the tensors that must hold nothing but zeros, ``room`` bytes at a time.
+
+    Raises:
+        RefusedError: with the name of each that does not (``offset``).
+    """
+    buffer = memoryview(bytearray(room))
+    wrong = []
+    for name, shard, offset, size in zeros:
+        for first in range(0, size, room):
+            part = buffer[: min(room, size - first)]
+            shards.read_into(shard, offset + first, part)
+            if any(part):
+                wrong.append(name)
+                break
+    if wrong:
+        raise RefusedError("offset", names=wrong)

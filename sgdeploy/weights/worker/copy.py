@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sgdeploy.weights.cut.model import Piece
-from sgdeploy.weights.disk.shards import Shards
+from .job import StoppedError
+from .shards import Shards
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -28,10 +28,6 @@ STEP = 64 * 1024 * 1024
 """The most that one call copies, so that an interruption is heard."""
 
 _UNSUPPORTED = frozenset({errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF})
-
-
-class StoppedError(Exception):
-    """The work was told to stop; the file is incomplete."""
 
 
 class Copier:
@@ -59,7 +55,7 @@ class Copier:
         self._hash: _Hash | None = None
         self._in_kernel = True
 
-    def write(self, target: int, header: bytes, pieces: Iterable[Piece]) -> str | None:
+    def write(self, target: int, header: bytes, pieces: Iterable[Sequence[int]]) -> str | None:
         """Write a whole file.
 
         Args:
@@ -72,34 +68,33 @@ class Copier:
 
         Raises:
             StoppedError: ``stopped`` said so.
-            StateError: a shard ends too early.
+            RefusedError: a shard ends too early.
             OSError: a disk failed, or is full.
         """
         self._target, self._filled = target, 0
         self._hash = hashlib.sha256() if self._hashed else None
         self._put(header)
-        for piece in pieces:
-            if piece.shard < 0:
-                self._zeros(piece.pad)
-            elif piece.rows == 1:
-                self._contiguous(piece)
+        for shard, offset, rows, take, stride, pad in pieces:
+            if shard < 0:
+                self._zeros(rows * pad)
+            elif rows == 1:
+                self._contiguous(shard, offset, take, pad)
             else:
-                self._columns(piece)
+                self._columns(shard, offset, rows, take, stride, pad)
         self._flush()
         return None if self._hash is None else self._hash.hexdigest()
 
-    def _contiguous(self, piece: Piece) -> None:
-        offset, left = piece.offset, piece.take
+    def _contiguous(self, shard: int, offset: int, left: int, pad: int) -> None:
         if left >= DIRECT and self._hash is None:
             self._flush()
-            done = self._past(piece.shard, offset, left)
+            done = self._past(shard, offset, left)
             offset, left = offset + done, left - done
         while left:
             room = min(left, BUFFER - self._filled)
-            self._shards.read_into(piece.shard, offset, self._buffer[self._filled : self._filled + room])
+            self._shards.read_into(shard, offset, self._buffer[self._filled : self._filled + room])
             self._advance(room)
             offset, left = offset + room, left - room
-        self._zeros(piece.pad)
+        self._zeros(pad)
 
     def _past(self, shard: int, offset: int, length: int) -> int:
         """Copy inside the kernel; gives how much was copied, less than asked where the file systems cannot do it."""
@@ -115,11 +110,12 @@ class Copier:
 
     def _kernel_copy(self, shard: int, offset: int, length: int) -> int:
         source = self._shards.descriptor(shard)
-        try:
-            return os.copy_file_range(source, self._target, length, offset)
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
+        if hasattr(os, "copy_file_range"):  # since Python 3.8
+            try:
+                return os.copy_file_range(source, self._target, length, offset)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
         try:
             return os.sendfile(self._target, source, offset, length)
         except OSError as error:
@@ -128,21 +124,20 @@ class Copier:
         self._in_kernel = False
         return 0
 
-    def _columns(self, piece: Piece) -> None:
+    def _columns(self, shard: int, offset: int, rows: int, take: int, stride: int, pad: int) -> None:
         """Read whole rows and keep a part of each; rows too long for the buffer are read part by part."""
-        take, stride, pad = piece.take, piece.stride, bytes(piece.pad)
         most = BUFFER // stride
-        if most == 0 or (take + piece.pad) > BUFFER // 2:
-            for row in range(piece.rows):
-                self._contiguous(Piece(piece.shard, piece.offset + row * stride, 1, take, 0, piece.pad))
+        if most == 0 or take + pad > BUFFER // 2:
+            for row in range(rows):
+                self._contiguous(shard, offset + row * stride, take, pad)
             return
-        # The last row need not be there whole behind the columns that are taken.
-        for first in range(0, piece.rows, most):
-            rows = min(most, piece.rows - first)
-            span = (rows - 1) * stride + take
-            self._shards.read_into(piece.shard, piece.offset + first * stride, self._rows[:span])
+        zeros = bytes(pad)
+        for first in range(0, rows, most):
+            # Behind the last row that is read, only what is taken of it need be there.
+            span = (min(most, rows - first) - 1) * stride + take
+            self._shards.read_into(shard, offset + first * stride, self._rows[:span])
             parts = [self._rows[start : start + take] for start in range(0, span, stride)]
-            self._put(b"".join(parts) if not pad else pad.join(parts) + pad)
+            self._put(zeros.join(parts) + zeros)
 
     def _put(self, body: bytes) -> None:
         view = memoryview(body)

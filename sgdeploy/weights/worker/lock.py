@@ -6,29 +6,30 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from sgdeploy.errors import LockedError
+from .job import RefusedError
 
 LOCK = ".sgdeploy-split.lock"
 
 
 @contextmanager
-def locked(target: Path) -> Iterator[None]:
+def locked(out: Path) -> Iterator[None]:
     """Hold the lock of a target for the body of the ``with``; it ends with the process, however that ends.
 
     Raises:
-        LockedError: another process is at work there; it is named.
+        RefusedError: another process is at work there (``locked``), with what it says of itself.
     """
-    path = target / LOCK
+    path = out / LOCK
     descriptor = _acquire(path)
     try:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps({"pid": os.getpid(), "host": os.uname().nodename}).encode())
         yield
     finally:
-        path.unlink(missing_ok=True)
+        remove(path)
         os.close(descriptor)
 
 
@@ -38,19 +39,24 @@ def _acquire(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            message = f"another split-weights ({_owner(descriptor)}) is writing to {path.parent}"
+        except BlockingIOError:
+            owner = _owner(descriptor)
             os.close(descriptor)
-            raise LockedError(message, hint="wait until it has ended") from error
+            raise RefusedError("locked", owner=owner) from None
         if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
             return descriptor
         os.close(descriptor)
 
 
-def _owner(descriptor: int) -> str:
+def _owner(descriptor: int) -> dict[str, Any]:
     try:
         owner = json.loads(os.pread(descriptor, 4096, 0))
-        here = owner["host"] == os.uname().nodename
-        return f"pid {owner['pid']}" + ("" if here else f" on {owner['host']}")
-    except (ValueError, KeyError, TypeError):
-        return "its pid is not known"
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with suppress(FileNotFoundError):
+        path.unlink()
