@@ -290,7 +290,12 @@ def test_a_worker_that_comes_too_late_for_the_router_is_added(clean: Lab, tmp_pa
         os.kill(pid, signal.SIGSTOP)
     late = f"http://{clean.host(LONG).address}:30000"
     with clean.popen("up", str(profile), "--only", "router", "--json") as process:
-        wait_until(lambda: given_up(clean.host(ROUTER), late), "the router to give the frozen worker up", 40)
+        wait_until(
+            lambda: given_up(clean.host(ROUTER), late) or process.poll() is not None,
+            "the router to give the frozen worker up, or the end of up",
+            90,
+        )
+        assert process.poll() is None, process.communicate()
         for pid in engines(clean.host(LONG)):
             os.kill(pid, signal.SIGCONT)
         out, error = process.communicate(timeout=90)
