@@ -1946,8 +1946,10 @@ class Watched:
 
     def _known(self) -> list[str]:
         """Give what this very process is known to have reached: its log may have been cut or removed since."""
-        found = read_intact(self._milestones) or {}
-        return found["reached"] if all(found.get(key) == self.record[key] for key in ("pid", "start")) else []
+        found = read_intact(self._milestones)
+        if found is None or self.record["pid"] is None or any(found.get(k) != self.record[k] for k in ("pid", "start")):
+            return []
+        return list(found.get("reached", []))
 
     def _keep(self) -> None:
         """Keep what was reached, where there is space; it stands in the log as well."""

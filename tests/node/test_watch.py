@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.node.deployment import Deployment
-from tests.node.wire import Helper, Json, RefusedError, Stream, living, patched, wait_for
+from tests.node.wire import Helper, Json, RefusedError, Stream, living, patched, start_ticks, wait_for
 
 Helpers = Callable[..., Helper]
 Watcher = Callable[..., Stream]
@@ -422,3 +422,14 @@ def test_what_a_log_has_shown_is_known_after_it_is_gone(deployment: Deployment, 
     deployment.kill_all()
     deployment.call("clear")
     assert sorted(path.name for path in deployment.run_dir.iterdir()) == ["logs"]
+
+
+def test_a_process_that_is_just_being_started_is_watched_as_well(deployment: Deployment) -> None:
+    """Its record stands before its pid is known; a watch that begins at this moment must not fail."""
+    pid = deployment.run(a="exec sleep 300")["a"]
+    deployment.alter("a", pid=None, start=None)
+    watch = deployment.helper.stream("watch", run_dir=str(deployment.run_dir), milestones={"demo/a": [["x", "x"]]})
+    assert watch.until(lambda seen: seen["process"] == "demo/a", "the process")["alive"] is True
+    deployment.alter("a", pid=pid, start=start_ticks(pid))
+    watch.until(lambda seen: seen["pids"] == 1, "its processes")
+    watch.cancel()
