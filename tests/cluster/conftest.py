@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.connect import connector
+from tests.cluster.deployments import assert_nothing_left
 from tests.kit.hosts import Lab, missing
 from tests.kit.leave_out import leave_out
 
@@ -43,6 +45,29 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         made.destroy()
     assert made.leaks() == []
     assert strays == [], "programs of the client still ran at the end of the test"
+
+
+@pytest.fixture(scope="module")
+def shared_pair() -> Iterator[Lab]:
+    """Give one lab of two hosts to all tests of a module."""
+    made = Lab.create(2, disk="128m")
+    try:
+        yield made
+        strays = made.strays()
+    finally:
+        made.destroy()
+    assert made.leaks() == []
+    assert strays == []
+
+
+@pytest.fixture
+def pair(shared_pair: Lab) -> Iterator[Lab]:
+    """Give the two hosts, and prove after the test that they hold nothing of ours."""
+    yield shared_pair
+    assert_nothing_left(shared_pair.hosts)
+    assert shared_pair.strays() == []
+    for host in shared_pair.hosts:
+        shutil.rmtree(host.path("/var/lib/sgdeploy"), ignore_errors=True)
 
 
 @pytest.fixture
