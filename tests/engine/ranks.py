@@ -155,24 +155,18 @@ class Ranks:
     started: list[Rank] = field(default_factory=list)
 
     def start(
-        self,
-        node: int,
-        *flags: str,
-        on: int | None = None,
-        meet: tuple[int, int] = (0, 0),
-        env: Mapping[str, str] = NOTHING,
+        self, node: int, *flags: str, rendezvous: int = RENDEZVOUS_PORT, env: Mapping[str, str] = NOTHING
     ) -> Rank:
-        """Start a node of a two-node instance, tensor parallel 2.
+        """Start a node of a two-node instance, tensor parallel 2, on the host of its number.
 
         Args:
             node: its node rank.
             flags: more words for the command line.
-            on: which host; the one of that number unless said.
-            meet: the host on which the ranks meet, and what is added to the usual port.
+            rendezvous: the port on the first host where it looks for the other.
             env: more variables.
         """
-        host = self.lab.hosts[node if on is None else on]
-        meeting = f"{self.lab.hosts[meet[0]].address}:{RENDEZVOUS_PORT + meet[1]}"
+        host = self.lab.hosts[node]
+        meeting = f"{self.lab.hosts[0].address}:{rendezvous}"
         own = {"host": host.address, "port": str(HTTP_PORT), "model-path": str(home.MODEL)}
         cluster = {"nnodes": "2", "tp-size": "2", "dist-init-addr": meeting, "node-rank": str(node)}
         words = [word for name, value in {**own, **cluster, **FLAGS}.items() for word in (f"--{name}", value)]

@@ -19,7 +19,17 @@ from typing import TypeAlias
 from tests.engine.lines import lines_in
 from tests.engine.polling import Answer, Poll, polling
 from tests.engine.questions import HELLO, LONG, OF_A_FOLLOWER, QUESTIONS, Question, get, put, told
-from tests.engine.ranks import HEALTH_LIMIT, HTTP_PORT, NOTHING, PATIENCE, Rank, Ranks, kill_all, processes
+from tests.engine.ranks import (
+    HEALTH_LIMIT,
+    HTTP_PORT,
+    NOTHING,
+    PATIENCE,
+    RENDEZVOUS_PORT,
+    Rank,
+    Ranks,
+    kill_all,
+    processes,
+)
 from tests.kit.labhost import wait_until
 
 Story: TypeAlias = "dict[str, list[str]]"
@@ -31,6 +41,9 @@ FORKED = "Using default HuggingFace chat template"
 """The leader's first line once its children, one scheduler and the detokenizer, have been started; they import then."""
 
 PATHS = ("/health", "/health_generate", "/ping", "/ready", "/model_info", "/server_info", "/v1/models", "/metrics")
+NOBODY = RENDEZVOUS_PORT + 1
+"""A port at which nobody waits."""
+
 COMPLETION = Question("POST", "/v1/completions", HELLO)
 SLOW = {"SGDEPLOY_REHEARSE_SPEED": "0.1"}
 """Makes the simulated engine about as slow as the real one."""
@@ -170,25 +183,25 @@ def leader_dies(ranks: Ranks) -> Story:
 
 
 def loading(ranks: Ranks) -> Story:
-    """Ranks that nobody joins are told to stop, late and early; one loses its scheduler; two are misspelt."""
+    """Leaders that nobody joins are told to stop, late and early; a follower loses its scheduler; two are misspelt."""
     story: Story = {}
-    leader, follower = ranks.start(0, env=SLOW), ranks.start(1, meet=(0, 1), env=SLOW)
-    for rank in (leader, follower):
-        rank.sees("Init parallel begin").stop(signal.SIGTERM)
-    story["SIGTERM: ends"] = [leader.ended(), follower.ended()]
-    story["SIGTERM: left"] = _left(ranks, 0)
-    early, other = ranks.start(0, env=SLOW).sees(FORKED), ranks.start(0, on=1, meet=(1, 0))
-    early.stop(signal.SIGTERM)
+    leader, follower = ranks.start(0, env=SLOW), ranks.start(1, rendezvous=NOBODY, env=SLOW)
+    follower.sees("Init parallel begin")
+    os.kill(follower.scheduler, signal.SIGKILL)
+    leader.sees("Init parallel begin").stop(signal.SIGTERM)
+    story["SIGTERM to the leader: end"] = [leader.ended()]
+    story["a killed scheduler: end"] = [follower.ended()]
+    story["a killed scheduler: log"] = lines_in(follower.log)
+    story["both: left"] = _left(ranks, 0)
+    early, number = ranks.start(0, env=SLOW), ranks.start(1, "--port", "eighty")
+    early.sees(FORKED).stop(signal.SIGTERM)
     story["early SIGTERM: end"] = [early.ended()]
-    os.kill(other.sees("Init parallel begin").scheduler, signal.SIGKILL)
-    story["a killed scheduler: end"] = [other.ended()]
-    story["a killed scheduler: log"] = lines_in(other.log)
-    story["early SIGTERM: left"] = _left(ranks, 2)
-    ranks.clear()
-    number, flag = ranks.start(0, "--port", "eighty"), ranks.start(0, "--no-such-flag", on=1, meet=(1, 0))
     story["a number that is none"] = [number.ended(), _last_line(number)]
-    wait_until(lambda: flag.popen.poll() is not None or FORKED in flag.log, "a verdict on the flag", PATIENCE)
+    flag = ranks.start(1, "--no-such-flag", rendezvous=NOBODY)
+    wait_until(lambda: "server_args=" in flag.log or flag.popen.poll() is not None, "a verdict on the flag", PATIENCE)
     story["an unknown flag"] = [flag.ended(), _last_line(flag)] if flag.popen.poll() is not None else ["starts"]
+    kill_all(flag.host)
+    story["early SIGTERM: left"] = _left(ranks, 2)
     return story
 
 
