@@ -42,11 +42,20 @@ def request(desk: Desk, options: Options) -> Request:
         ProfileError: a profile with problems.
         CheckpointError: a scheme with problems.
     """
-    if options.model is None:
-        raise UsageError("--model is missing", hint="name the folder of the checkpoint")
     if options.out is None and not options.plan:
         raise UsageError("--out is missing", hint="name the folder that is written, or pass --plan")
-    deployment = _deployment(desk, options)
+    return request_for(options, _deployment(desk, options))
+
+
+def request_for(options: Options, deployment: Deployment | None) -> Request:
+    """Make the request for an instance, or for none.
+
+    Raises:
+        UsageError: words that do not fit together.
+        CheckpointError: a scheme with problems.
+    """
+    if options.model is None:
+        raise UsageError("--model is missing", hint="name the folder of the checkpoint")
     if deployment is None and options.tp is None:
         raise UsageError("no sizes are known", hint="pass --profile, or --tp with --dp, --ep and --pp")
     wish = _wish(options, deployment)
@@ -64,9 +73,18 @@ def request(desk: Desk, options: Options) -> Request:
 
 def job(desk: Desk, options: Options, prepared: Prepared, out: Path) -> Split:
     """Say how a prepared split is to be written."""
-    workers = options.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
-    how = How(workers, hashed=options.hashes, synced=options.fsync, start_over=options.start_over)
-    return Split(prepared, out, how, tuple(redact_words(desk.argv, desk.environ, desk.secret_names)))
+    return Split(prepared, out, how_to_write(options, os.cpu_count() or 1), arguments(desk))
+
+
+def how_to_write(options: Options, cores: int) -> How:
+    """Take what the options say about writing; without a number of workers, as many as cores, four at most."""
+    workers = options.workers or min(cores, _MOST_WORKERS)
+    return How(workers, hashed=options.hashes, synced=options.fsync, start_over=options.start_over)
+
+
+def arguments(desk: Desk) -> tuple[str, ...]:
+    """Give the words of this command for the manifest, without secrets."""
+    return tuple(redact_words(desk.argv, desk.environ, desk.secret_names))
 
 
 def _deployment(desk: Desk, options: Options) -> Deployment | None:
@@ -75,18 +93,26 @@ def _deployment(desk: Desk, options: Options) -> Deployment | None:
         if options.instance is not None:
             raise UsageError("--instance names one of a profile's", hint="pass --profile")
         return None
-    found = deployments(compiled(desk, options.profile, options).plan)
+    return chosen(options, deployments(compiled(desk, options.profile, options).plan))[0]
+
+
+def chosen(options: Options, found: Sequence[Deployment]) -> Sequence[Deployment]:
+    """Give the instances that are meant: the one that is named, or all, where they need the same split.
+
+    Raises:
+        UsageError: there is no such instance, or they need different splits.
+    """
     units = [each.unit for each in found]
     if options.instance is not None:
         if options.instance not in units:
             guess = did_you_mean(options.instance, units)
             hint = f"did you mean {guess}?" if guess else f"there are: {', '.join(units)}"
             raise UsageError(f"the profile has no instance {options.instance}", hint=hint)
-        return found[units.index(options.instance)]
+        return [found[units.index(options.instance)]]
     if any(_needs(each) != _needs(found[0]) for each in found):
         rows = "; ".join(f"{each.unit}: tp {each.sizes.tp}, dp {each.sizes.dp}" for each in found)
         raise UsageError(f"the profile's instances need different splits ({rows})", hint="pass --instance with one")
-    return found[0]
+    return found
 
 
 def _needs(each: Deployment) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ EXAMPLES = """
   sgdeploy split-weights --profile my.yaml --model /ckpt --out /split      sizes and scheme from the deployment
   sgdeploy split-weights --profile my.yaml --model /ckpt --plan            show what would be written, and stop
   sgdeploy split-weights --profile my.yaml --model /ckpt --out /split --node-rank 3      one node's part alone
+  sgdeploy split-weights --profile my.yaml --model /ckpt --out /split --on-nodes         every node makes its own part
   sgdeploy split-weights --model /ckpt --out /split --tp 4 --dp 2 --ep 4   without a profile, for SGLang itself
   sgdeploy split-weights verify /split                                     hold it against its manifest
 """.lstrip("\n")
@@ -137,6 +138,14 @@ class Options(Changes, Progress):
             help="Compare names, types and shapes with those of a real runtime (dump-manifest). May be given often.",
         ),
     ] = None
+    on_nodes: Annotated[
+        bool,
+        typer.Option(
+            "--on-nodes",
+            help="Let every node of the profile make its own part; --model and --out are paths there, {host} in --out "
+            "is the host's name.",
+        ),
+    ] = False
     start_over: Annotated[
         bool, typer.Option("--start-over", help="Remove what an earlier run wrote to --out, then begin.")
     ] = False
@@ -160,6 +169,11 @@ def split_weights(desk: Desk, options: Options) -> None:
     from sgdeploy.weights.worker.target import free_space
 
     console = desk.open(options)
+    if options.on_nodes:
+        from sgdeploy.cli.split_nodes import on_nodes
+
+        on_nodes(desk, options, console)
+        return
     prepared = prepare(request(desk, options))
     if options.plan or options.out is None:
         console.split_plan(prepared.report, None if options.out is None else free_space(options.out))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import errno
+import io
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import sgdeploy.weights.worker
 from sgdeploy.errors import StateError
+from sgdeploy.weights.disk.parcel import parcel
 from sgdeploy.weights.disk.refusals import Target, explain
 from sgdeploy.weights.disk.split import How, Split
 from sgdeploy.weights.errors import ReplicaError, TargetError
@@ -24,6 +27,13 @@ from tests.weights.writing import hashes, ignore, never, prepared, write
 SOURCES = sorted(Path(sgdeploy.weights.worker.__file__).parent.glob("*.py"))
 LATER = ("missing_ok", "removeprefix", "removesuffix", "cached_property", "slots=True", "dirs_exist_ok", ".readlink()")
 """What Python 3.7 does not have."""
+
+
+def test_the_parcel_holds_all_of_it() -> None:
+    with zipfile.ZipFile(io.BytesIO(parcel())) as archive:
+        names = set(archive.namelist())
+    assert names == {f"worker/{path.name}" for path in SOURCES} | {"__main__.py"}
+    assert parcel() == parcel()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=[path.name for path in SOURCES])

@@ -10,12 +10,7 @@ from typing import Any
 
 from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.model import ITEM_SIZES, Parameter, Tensor
-
-LENGTH = 8
-"""Bytes of the length before the header."""
-
-LONGEST = 100_000_000
-"""What readers of the format accept as a header."""
+from sgdeploy.weights.worker.headers import LENGTH, LONGEST
 
 _META = "__metadata__"
 _LFS = b"version https://git-lfs"

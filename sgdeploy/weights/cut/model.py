@@ -70,13 +70,13 @@ class Checkpoint:
         shards: its weight files.
         tensors: all tensors by name.
         config: ``config.json``.
-        others: names of the files and folders beside the weights.
+        others: names of what lies beside the weights, and whether each is a file.
     """
 
     shards: tuple[Shard, ...]
     tensors: Mapping[str, Tensor]
     config: Mapping[str, Any]
-    others: tuple[str, ...] = ()
+    others: tuple[tuple[str, bool], ...] = ()
 
 
 class Piece(NamedTuple):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from pathlib import Path
 
-from sgdeploy.weights.disk.checkpoint import CONFIG
+from sgdeploy.weights.worker.headers import CONFIG
 
 _ALONG = (
     "*.json",
@@ -22,12 +21,16 @@ _ALONG = (
 _BEHIND = ("*.index.json", "quant_model_description*", "sgdeploy-split*", ".*", "*.safetensors")
 
 
-def sorted_out(folder: Path, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Part the names beside the weights into those that go along (config.json first) and those that stay behind."""
+def sorted_out(others: Iterable[tuple[str, bool]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part what lies beside the weights into what goes along (config.json first) and what stays behind.
+
+    Args:
+        others: names, and whether each is a file.
+    """
     along: list[str] = [CONFIG]
     behind: list[str] = []
-    for name in names:
+    for name, is_file in others:
         wanted = any(fnmatchcase(name, pattern) for pattern in _ALONG)
         refused = any(fnmatchcase(name, pattern) for pattern in _BEHIND)
-        (along if wanted and not refused and (folder / name).is_file() else behind).append(name)
+        (along if wanted and not refused and is_file else behind).append(name)
     return tuple(along), tuple(behind)

@@ -49,6 +49,11 @@ class Request:
     replicas: Replicas = "link"
     expect: tuple[Path, ...] = ()
 
+    @property
+    def linked(self) -> bool:
+        """Whether equal files become one with several names."""
+        return self.replicas != "copy"
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -72,38 +77,49 @@ class Prepared:
 
 
 def prepare(request: Request) -> Prepared:
-    """Read, plan and prove.
+    """Read a checkpoint of this machine, plan and prove.
 
     Raises:
         CheckpointError: with every problem.
     """
     problems = list(check_paths(request.model, request.target)) if request.target is not None else []
-    ranks = _ranks(request)
-    problems += [ranks] if isinstance(ranks, Problem) else []
     with _without_collection():
         checkpoint, found = read_checkpoint(request.model)
+        return _made(request, checkpoint, problems + found)
+
+
+def prepare_with(request: Request, checkpoint: Checkpoint) -> Prepared:
+    """Plan and prove with a checkpoint that was read elsewhere.
+
+    Raises:
+        CheckpointError: with every problem.
+    """
+    with _without_collection():
+        return _made(request, checkpoint, [])
+
+
+def _made(request: Request, checkpoint: Checkpoint | None, problems: list[Problem]) -> Prepared:
+    ranks = _ranks(request)
+    problems += [ranks] if isinstance(ranks, Problem) else []
+    plan = None
+    if checkpoint is not None:
+        plan, found = make_plan(checkpoint, request.wish)
         problems += found
-        plan = None
-        if checkpoint is not None:
-            plan, found = make_plan(checkpoint, request.wish)
-            problems += found
-        if checkpoint is None or plan is None or isinstance(ranks, Problem) or problems:
-            raise CheckpointError(problems)
-        problems += _expected(request, plan)
-        if problems:
-            raise CheckpointError(problems)
-        return _prepared(request, checkpoint, plan, ranks)
+        problems += _expected(request, plan) if plan is not None else []
+    if checkpoint is None or plan is None or isinstance(ranks, Problem) or problems:
+        raise CheckpointError(problems)
+    return _prepared(request, checkpoint, plan, ranks)
 
 
 def _prepared(request: Request, checkpoint: Checkpoint, plan: SplitPlan, ranks: tuple[int, ...]) -> Prepared:
-    sizes, linked = request.wish.sizes, request.replicas != "copy"
+    sizes, linked = request.wish.sizes, request.linked
     files = tuple(out_files(plan, sizes, ranks, linked=linked))
     node = None
     if request.nodes is not None:
         first = ranks_of_node(sizes, 0, request.nodes)
         if isinstance(first, range):
             node = stored(tuple(out_files(plan, sizes, first, linked=linked)))
-    along, behind = sorted_out(request.model, checkpoint.others)
+    along, behind = sorted_out(checkpoint.others)
     extra = {"ranks": number_list(ranks), "node": node, "copied": along, "left": behind}
     return Prepared(request, checkpoint, plan, ranks, files, report(plan, checkpoint, sizes, files, extra))
 

@@ -159,8 +159,9 @@ class Progress:
         self.left = left
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain JSON values."""
-        return dict(vars(self))
+        """Give plain JSON values, short enough for one line of a log."""
+        left = None if self.left is None else round(self.left, 1)
+        return {**vars(self), "rate": round(self.rate), "left": left}
 
 
 class Done:

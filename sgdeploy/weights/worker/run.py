@@ -13,8 +13,8 @@ from .lock import locked
 from .shards import Shards, check_zeros
 from .writer import Writer
 
-LEAST = 64 * 1024 * 1024
-"""Free bytes that must remain: for the manifest, and for what else lives on the file system."""
+LEAST = 8 * 1024 * 1024
+"""Bytes that are needed beside the weights: for the manifest, and for what else is written there meanwhile."""
 
 
 def run(job: Job, tell: Callable[[Progress], None], stopped: Callable[[], bool]) -> Done:
@@ -81,4 +81,4 @@ def _check_space(job: Job, done: Collection[str]) -> None:
     need = sum(file.size for file in job.files if file.twin is None and file.path not in done)
     free = target.free_space(job.out)
     if need and need + LEAST > free:
-        raise RefusedError("space", need=need, free=free)
+        raise RefusedError("space", need=need + LEAST, free=free)
