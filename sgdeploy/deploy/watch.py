@@ -33,6 +33,9 @@ HEARTBEAT = 30.0
 """Seconds without any change until the operator is told what is being waited for."""
 
 TICK = 0.5
+STILL = 1.5
+"""A wait that takes so much longer than it was meant to, in seconds, says that we stood still."""
+
 NAMED = 3
 
 Seen: TypeAlias = "tuple[str, Json | LostHostError | NodeError]"
@@ -55,6 +58,21 @@ def watch_request(plan: Plan, host: PlanHost, interval: float = INTERVAL) -> Jso
     }
 
 
+class _Clock:
+    """Counts seconds, but not those in which this program stood still (Ctrl-Z): nothing could be heard meanwhile."""
+
+    def __init__(self) -> None:
+        self._stood = 0.0
+
+    def now(self) -> float:
+        return time.monotonic() - self._stood
+
+    def waited(self, seconds: float, *, meant: float) -> None:
+        """Take in how long a wait took that was to end by itself after ``meant`` seconds."""
+        if seconds - meant > STILL:
+            self._stood += seconds - meant
+
+
 @dataclass
 class _Memory:
     """What has been told already."""
@@ -71,9 +89,10 @@ class Watch:
         self._fleet = fleet
         self._plan = plan
         self._tell = tell
+        self._clock = _Clock()
         self._queue: asyncio.Queue[Seen] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        now = time.monotonic()
+        now = self._clock.now()
         self._memory = _Memory(now)
         self.health = DeploymentHealth.begin(plan, now)
 
@@ -101,7 +120,7 @@ class Watch:
 
     def started(self, processes: Iterable[Process]) -> None:
         """Note that these processes were started; from now on they are waited for."""
-        now = time.monotonic()
+        now = self._clock.now()
         self.health, transitions = self.health.started([process.id for process in processes], now)
         self._report(transitions, now)
 
@@ -121,7 +140,7 @@ class Watch:
         limits = Limits(timeout=limit, stall=stall, grace=self._plan.limits.grace)
         ids = [process.id for process in processes]
         while True:
-            verdict = self.health.verdict(time.monotonic(), limits)
+            verdict = self.health.verdict(self._clock.now(), limits)
             if self.health.ready(ids) and not isinstance(verdict, Failed):
                 return
             if isinstance(verdict, TimedOut):
@@ -156,18 +175,18 @@ class Watch:
 
         One that failed decides nothing about the others: their hosts may just not have spoken yet.
         """
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not self.health.decided(ids):
-            await self._step(min(TICK, end - time.monotonic()))
+        end = self._clock.now() + seconds
+        while self._clock.now() < end and not self.health.decided(ids):
+            await self._step(min(TICK, end - self._clock.now()))
 
     def _judge(self) -> Verdict:
-        return self.health.verdict(time.monotonic(), Limits(timeout=float("inf"), stall=float("inf"), grace=0))
+        return self.health.verdict(self._clock.now(), Limits(timeout=float("inf"), stall=float("inf"), grace=0))
 
     async def _check(self, verdict: Verdict) -> None:
         if not isinstance(verdict, Failed):
             return
-        settled = time.monotonic() + SETTLE
-        while (left := settled - time.monotonic()) > 0:
+        settled = self._clock.now() + SETTLE
+        while (left := settled - self._clock.now()) > 0:
             await self._step(left)
         final = self._judge()
         failed = final if isinstance(final, Failed) else verdict
@@ -191,24 +210,26 @@ class Watch:
         """Take in what has arrived, waiting at most ``wait`` seconds for the first thing."""
         getter = asyncio.ensure_future(self._queue.get())
         waiting: set[asyncio.Future[Any]] = {getter} if or_until is None else {getter, or_until}
+        begin = time.monotonic()
         try:
             await asyncio.wait(waiting, timeout=max(0.0, wait), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             getter.cancel()
             raise
+        self._clock.waited(time.monotonic() - begin, meant=max(0.0, wait))
         if getter.done():
             self._take(*getter.result())
         else:
             getter.cancel()
         while not self._queue.empty():
             self._take(*self._queue.get_nowait())
-        now = time.monotonic()
+        now = self._clock.now()
         self.health, transitions = self.health.tick(now)
         self._report(transitions, now)
         self._beat(now)
 
     def _take(self, host: str, seen: Json | LostHostError | NodeError) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         if isinstance(seen, dict):
             rows = [Observation.from_json(self._dated(host, row)) for row in seen.get("observations", ())]
             self.health, transitions = self.health.observe(rows, now)

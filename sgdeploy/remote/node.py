@@ -2640,6 +2640,7 @@ class Server:
             self._end_if_frozen()
             self._awake = since_boot()
         self._locks.release_all()
+        os.write(2, b"its controller has said nothing for %d s\n" % SILENCE)
         os._exit(0)
 
     def _end_if_frozen(self) -> None:

@@ -10,12 +10,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STILL = 1.5
+"""Seconds by which a wait must be late to say that we stood still."""
+
 
 async def bounded(wait: Awaitable[T], seconds: float, *, undo: Callable[[T], Awaitable[None]] | None = None) -> T:
     """Wait for a result, at most so long.
 
     When the caller is cancelled while the result is ready, ``asyncio.wait_for`` returns it, and the cancellation is
     lost (before Python 3.12); or it drops it, and what was opened stays open (since then). Neither will do here.
+
+    A wait that is over much too late says that we stood still ourselves (Ctrl-Z). What has come meanwhile is not read
+    yet then, so the bound begins anew.
 
     Args:
         wait: what gives the result; it is cancelled, and seen to end, when it is not waited for any longer.
@@ -26,8 +32,13 @@ async def bounded(wait: Awaitable[T], seconds: float, *, undo: Callable[[T], Awa
         asyncio.TimeoutError: the bound is over.
     """
     task = asyncio.ensure_future(wait)
+    loop = asyncio.get_running_loop()
     try:
-        await asyncio.wait((task,), timeout=max(0.0, seconds))
+        late = STILL
+        while not task.done() and late >= STILL:
+            end = loop.time() + max(0.0, seconds)
+            await asyncio.wait((task,), timeout=max(0.0, seconds))
+            late = loop.time() - end
         if not task.done():
             await stop(task)
     except asyncio.CancelledError:

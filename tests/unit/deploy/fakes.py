@@ -90,6 +90,7 @@ class FakeNode:
     tokens: int = 3
     closed: bool = False
     lost: LostHostError | None = None
+    hold: asyncio.Event | None = None
     launch: Json | None = None
     answer_completion: Callable[[Json], Json] | None = None
     on_loss: Callable[[], object] = lambda: None
@@ -134,6 +135,8 @@ class FakeNode:
             return
         if not self.living:
             await self.begun.wait()
+        if self.hold is not None:
+            await self.hold.wait()
         for event in self.script:
             await asyncio.sleep(0)
             if isinstance(event, LostHostError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from sgdeploy.errors import (
     UnrecordedError,
     WaitTimeoutError,
 )
+from sgdeploy.plan.model import Limits
 from sgdeploy.remote.base import Json, LostHostError, NodeError
 from tests.unit.deploy.fakes import Heard, cluster, dead, make_plan, up_options
 
@@ -304,3 +306,22 @@ async def test_nothing_is_started_beside_what_lives_without_a_record() -> None:
     assert caught.value.faults[0].host == "h2"
     assert "kill -KILL 64" in (caught.value.faults[0].hint or "")
     assert "prepare" not in hosts.nodes["h1"].ops()
+
+
+async def test_time_in_which_we_stood_still_is_not_held_against_anybody() -> None:
+    """Ctrl-Z and `fg`: what was said meanwhile is heard before the clocks are looked at."""
+    plan = make_plan().model_copy(update={"limits": Limits(timeout=20, stall=1.0, grace=1)})
+    hosts, heard = cluster(plan), Heard()
+    hold = hosts.nodes["h2"].hold = asyncio.Event()
+
+    def stand_still() -> None:
+        time.sleep(3)
+        asyncio.get_running_loop().call_later(0.2, hold.set)
+
+    def soon(op: str) -> None:
+        if op == "lock":
+            asyncio.get_running_loop().call_later(0.5, stand_still)
+
+    hosts.nodes["h1"].on_call = soon
+    await up(plan, hosts, heard, up_options())
+    assert isinstance(heard.events[-1], Outcome)

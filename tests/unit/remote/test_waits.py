@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
-from sgdeploy.remote.waits import bounded, to_the_end, together, within
+from sgdeploy.remote.waits import STILL, bounded, to_the_end, together, within
 
 
 async def soon(value: str) -> str:
@@ -32,6 +33,16 @@ async def fail() -> str:
     await asyncio.sleep(0)
     message = "broken"
     raise ValueError(message)
+
+
+async def test_a_bound_that_ran_out_while_we_stood_still_begins_anew() -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.05, time.sleep, STILL + 0.5)  # as Ctrl-Z and `fg`
+    came = asyncio.Event()
+    loop.call_later(0.3, lambda: loop.call_later(0.05, came.set))  # read only some turns of the loop later
+    assert await bounded(came.wait(), 0.2)
+    with pytest.raises(asyncio.TimeoutError):
+        await bounded(never(), 0.2)
 
 
 async def test_a_result_in_time() -> None:
