@@ -41,7 +41,7 @@ from tests.cluster.split import (
 )
 from tests.kit import netns
 from tests.kit.hosts import Lab
-from tests.kit.labhost import LabHost, wait_until
+from tests.kit.labhost import LabHost
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
 
@@ -279,34 +279,3 @@ def test_a_router_whose_port_is_taken_leaves_the_instances_up(clean: Lab, tmp_pa
     assert f"{ROUTER}: {clean.host(ROUTER).address}:{PORT} is taken by " in refused.stderr
     assert came_up(clean, profile, "--only", "router").one("outcome")["outcome"] == "ready"
     went_down(clean)
-
-
-def test_a_worker_that_comes_too_late_for_the_router_is_added(clean: Lab, tmp_path: Path) -> None:
-    profile = split_profile(clean, tmp_path, flags={"worker-startup-timeout-secs": 2, "health-check-timeout-secs": 2})
-    came_up(clean, profile)
-    went_down(clean, "--only", "router")
-    assert engines(clean.host(LONG)) != []
-    for pid in engines(clean.host(LONG)):
-        os.kill(pid, signal.SIGSTOP)
-    late = f"http://{clean.host(LONG).address}:30000"
-    with clean.popen("up", str(profile), "--only", "router", "--json") as process:
-        wait_until(
-            lambda: given_up(clean.host(ROUTER), late) or process.poll() is not None,
-            "the router to give the frozen worker up, or the end of up",
-            90,
-        )
-        assert process.poll() is None, process.communicate()
-        for pid in engines(clean.host(LONG)):
-            os.kill(pid, signal.SIGCONT)
-        out, error = process.communicate(timeout=90)
-    assert process.returncode == 0, error
-    events = Events.read(out)
-    assert f"the router does not know {late}: it is added" in notes(events)
-    assert len(list(events.of("completion"))) == 2
-    went_down(clean)
-
-
-def given_up(router: LabHost, url: str) -> bool:
-    """Tell whether a router's log says that it tries a worker no more."""
-    logs = list(router.path(f"{FOLDER}/{router.name}/logs").glob("*.log"))
-    return bool(logs) and f"Failed job: type=AddWorker, worker={url}" in log_of(router)

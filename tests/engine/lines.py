@@ -22,8 +22,8 @@ ENDS = {
     "finished": r"Finished server process",
     "scheduler-ended": r"Scheduler or DataParallelController \d+ terminated with",
     "exception": r"Scheduler hit an exception: Traceback",
-    "connection-reset": r"Connection reset by peer",
-    "connection-closed": r"Connection closed by peer",
+    # Which of the two a rank says is chance: it depends on whether data was under way when its peer died.
+    "connection-lost": r"Connection (reset|closed) by peer",
     "crashed": r"Subprocess \w+ \(pid=\d+\) crashed with exit code",
     "sigquit-in-load": r"Received sigquit from a child process",
     "sigquit": r"SIGQUIT received\. signum=None, frame=None",
