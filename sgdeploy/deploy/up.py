@@ -53,6 +53,9 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
             return
         async with AsyncExitStack() as stack:
             await run.bring_up(stack)
+    except asyncio.CancelledError:
+        if not run.concluded:  # Else it came while the lock was given back: all that was asked for is done.
+            raise
     finally:
         await connector.close_all()
 
@@ -67,6 +70,7 @@ class _Run:
         self.options = options
         self._connector = connector
         self._begin = time.monotonic()
+        self.concluded = False
         self._number = 0
         self._launched = False
         self._launch_id = new_launch_id()
@@ -115,6 +119,7 @@ class _Run:
                 for units in self.task.stages:
                     await self._stage(launch, watch, self.plan.of_units(units))
                 await self._conclude(watch)
+            self.concluded = True
 
     async def _stage(self, launch: Launch, watch: Watch, processes: tuple[Process, ...]) -> None:
         self._step(f"start {plural(len(processes), 'process')}{_which(processes)}")

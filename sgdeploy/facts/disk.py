@@ -139,12 +139,11 @@ def _room(subject: Subject) -> Iterator[Finding]:
     what = f"scripts, records and logs of {plural(number, 'process')}"
     hint = "make room, or set node.run_dir to another file system"
     if space.free is not None and space.free < need:
-        yield subject.error(
-            "run-dir-space",
-            f"{write_size(space.free)} free at {space.nearest}, {write_size(need)} needed for {what}",
-            hint,
-        )
-    if space.inodes_free and space.inodes_free < names:
+        # Where both look the same when they are written short, bytes show which is less.
+        alike = write_size(space.free) == write_size(need)
+        free, wanted = (f"{n} bytes" if alike else write_size(n) for n in (space.free, need))
+        yield subject.error("run-dir-space", f"{free} free at {space.nearest}, {wanted} needed for {what}", hint)
+    if space.inodes_free is not None and space.inodes_free < names:
         yield subject.error(
             "run-dir-inodes",
             f"room for {space.inodes_free} more files at {space.nearest}, {names} needed for {what}",

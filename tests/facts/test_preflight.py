@@ -138,6 +138,18 @@ CASES = [
         facts={"run_dir": _space(free=63 * MIB + MIB // 2)},
     ),
     Case(
+        "run-dir-space",
+        "67108863 bytes free at /var/lib, 67108864 bytes needed for scripts, records and logs of 1 process",
+        "make room, or set node.run_dir to another file system",
+        facts={"run_dir": _space(free=64 * MIB - 1)},
+    ),
+    Case(
+        "run-dir-inodes",
+        "room for 0 more files at /var/lib, 72 needed for scripts, records and logs of 1 process",
+        "make room, or set node.run_dir to another file system",
+        facts={"run_dir": _space(inodes_free=0)},
+    ),
+    Case(
         "run-dir-inodes",
         "room for 71 more files at /var/lib, 72 needed for scripts, records and logs of 1 process",
         "make room, or set node.run_dir to another file system",

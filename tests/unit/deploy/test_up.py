@@ -325,3 +325,13 @@ async def test_time_in_which_we_stood_still_is_not_held_against_anybody() -> Non
     hosts.nodes["h1"].on_call = soon
     await up(plan, hosts, heard, up_options())
     assert isinstance(heard.events[-1], Outcome)
+
+
+async def test_an_interruption_after_the_end_does_not_deny_what_was_done() -> None:
+    plan, heard = make_plan(), Heard()
+    hosts = cluster(plan)
+    task = asyncio.create_task(up(plan, hosts, heard, up_options()))
+    hosts.nodes["h1"].on_call = lambda op: task.cancel() if op == "unlock" else None
+    await task
+    assert [event.outcome for event in heard.events if isinstance(event, Outcome)] == ["ready"]
+    assert hosts.nodes["h1"].locked_by is None
