@@ -25,6 +25,17 @@ PORT = 31750
 CPU = ("--device", "cpu", "--attention-backend", "torch_native", "--max-total-tokens", "4096", "--host", "127.0.0.1")
 
 
+def engine_environment(ranks: int) -> dict[str, str]:
+    """Give what the engine needs to run its ranks on CPU."""
+    return {
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(rank % 2) for rank in range(ranks)),
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
 def loaded_by_engine(folder: Path, ranks: int, *flags: object, plain: bool = False) -> dict[str, Any]:
     """Start the engine, wait until every rank has loaded, end it; gives the fingerprints of all ranks."""
     folder.mkdir()
@@ -33,11 +44,7 @@ def loaded_by_engine(folder: Path, ranks: int, *flags: object, plain: bool = Fal
         "HOME": str(folder),
         "LOADED": str(folder),
         **({"LOADED_PLAIN": "1"} if plain else {}),
-        "SGLANG_USE_CPU_ENGINE": "1",
-        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(rank % 2) for rank in range(ranks)),
-        "OMP_NUM_THREADS": "1",
-        "TORCHDYNAMO_DISABLE": "1",
-        "HF_HUB_OFFLINE": "1",
+        **engine_environment(ranks),
     }
     words = [str(PYTHON), loaded.__file__, *CPU, "--port", str(PORT), "--tp-size", str(ranks), *map(str, flags)]
     with (folder / "log").open("wb") as log:
@@ -67,6 +74,21 @@ def test_a_llama_at_tp_2(tmp_path: Path) -> None:
     assert split == whole
     assert len(whole["tp0"]) == 15
     assert whole["tp0"] != whole["tp1"]
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(2 * LIMIT)
+def test_its_own_manifest_fits_the_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the installed engine says that it builds is what our plan writes; another plan is refused."""
+    for name, value in engine_environment(2).items():
+        monkeypatch.setenv(name, value)
+    manifest = str(tmp_path / "m.json")
+    flags = ("--model-path", MODEL, *CPU, "--port", PORT, "--tp-size", 2)
+    words = ("dump-manifest", "--python", PYTHON, "--out", manifest, "--timeout", f"{LIMIT:.0f}", "--", *flags)
+    assert main(["split-weights", *map(str, words)]) == 0
+    plan = ("--model", str(MODEL), "--plan", "--tp", "2", "--pad-vocab", "zeros", "--expect", manifest)
+    assert main(["split-weights", *plan]) == 0
+    assert main(["split-weights", *plan, "--class", "lm_head=whole"]) == 2
 
 
 V3 = VARIANTS["dsv3-b"]

@@ -69,6 +69,7 @@ class Assigner:
         self._depth = depth
         self._mtp = mtp
         self._layout: Layout = layout
+        self._named: dict[tuple[str, str, int | None], str] = {}
 
     def assign(self, checkpoint: Checkpoint) -> tuple[Assigned, list[Problem]]:
         """Assign every tensor; those without a row are problems, one for each form of name."""
@@ -113,7 +114,7 @@ class Assigner:
     def _keys(self, claim: Claim, config: Mapping[str, Any]) -> Iterator[tuple[Key, bool]]:
         """Give the parameters that a tensor goes into; True marks one that a draft layer's own tensor may take over."""
         row = claim.row
-        name = claim.named(row.into or row.tensor)
+        name = self._parameter(claim)
         last = len(self._depth.stages) - 1
         if self._is_draft(claim):
             separate = self._mtp == "separate"
@@ -129,6 +130,14 @@ class Assigner:
             yield Key(draft=False, stage=0 if row.stage == "first" else last, name=name), False
         if row.draft and claim.layer is None and self._depth.drafts and self._mtp == "separate":
             yield Key(draft=True, stage=last, name=self._draft_name(claim, name)), True
+
+    def _parameter(self, claim: Claim) -> str:
+        """Name the parameter; that of all experts of a layer is one."""
+        pattern = claim.row.into or claim.row.tensor
+        key = (pattern, claim.kind, claim.layer)
+        if key not in self._named:
+            self._named[key] = claim.named(pattern)
+        return self._named[key]
 
     def _draft_name(self, claim: Claim, name: str) -> str:
         pattern = claim.row.draft.get(self._layout) or claim.row.draft.get("*")

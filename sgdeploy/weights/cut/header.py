@@ -77,9 +77,10 @@ def _entry(name: str, entry: Any, shard: int, base: int) -> Tensor | str:
         item = ITEM_SIZES.get(dtype)
         if item is None:
             return f"holds {name} of type {dtype}, which is not known here"
-        if end - first != prod(shape) * item or first < 0 or min(shape, default=0) < 0:
-            return f"holds {name} with {end - first} bytes for {dtype} {list(shape)}, which needs {prod(shape) * item}"
-        return Tensor(name, dtype, shape, shard, base + first)
+        size = prod(shape) * item
+        if end - first != size or first < 0 or min(shape, default=0) < 0:
+            return f"holds {name} with {end - first} bytes for {dtype} {list(shape)}, which needs {size}"
+        return Tensor(name, dtype, shape, shard, base + first, size)
     except (TypeError, KeyError, ValueError):
         return f"has a damaged header: the entry of {name} is none"
 

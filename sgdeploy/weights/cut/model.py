@@ -29,6 +29,7 @@ class Tensor:
         shape: its dimensions.
         shard: position of its file in ``Checkpoint.shards``.
         offset: of its first byte in that file.
+        size: bytes that it takes.
     """
 
     name: str
@@ -36,11 +37,7 @@ class Tensor:
     shape: tuple[int, ...]
     shard: int
     offset: int
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes."""
-        return prod(self.shape) * ITEM_SIZES[self.dtype]
+    size: int
 
     @property
     def rows(self) -> int:

@@ -14,6 +14,7 @@ WEIGHT, BIAS, OFFSET = "weight", "bias", "weight_offset"
 SCALES = frozenset({"weight_scale", "weight_scale_inv"})
 
 _DIGITS = re.compile(r"([0-9]+)")
+_BETWEEN = re.compile(r"\.([0-9]+)(?=\.)")
 _NUMBER = re.compile(r"(?<=\.)[0-9]+(?=\.)")
 
 _ENDINGS = (
@@ -64,20 +65,20 @@ class Names:
         for row in rows:
             if row.when is None or holds(row.when, config):
                 self._rows.setdefault(row.tensor.format(layer="*", expert="*", kind=KIND), row)
-        self._known: dict[str, tuple[Row, str, str] | None] = {}
+        self._known: dict[tuple[str, ...], tuple[Row, str, str] | None] = {}
 
     def find(self, tensor: Tensor) -> Claim | None:
         """Give the claim on a tensor, None where no row has its name."""
-        form = form_of(tensor.name)
-        if form not in self._known:
-            self._known[form] = self._look_up(form)
-        found = self._known[form]
+        parts = _BETWEEN.split(tensor.name)
+        words = tuple(parts[::2])
+        if words not in self._known:
+            self._known[words] = self._look_up(form_of(tensor.name))
+        found = self._known[words]
         if found is None:
             return None
         row, kind, ending = found
-        numbers: list[str] = _NUMBER.findall(tensor.name) if "{layer}" in row.tensor else []
-        layer = int(numbers[0]) if numbers else None
-        expert = int(numbers[-1]) if "{expert}" in row.tensor else None
+        layer = int(parts[1]) if "{layer}" in row.tensor else None
+        expert = int(parts[-2]) if "{expert}" in row.tensor else None
         return Claim(tensor, row, kind, layer, expert, tensor.name.removesuffix(ending))
 
     def _look_up(self, form: str) -> tuple[Row, str, str] | None:
