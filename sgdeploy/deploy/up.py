@@ -43,21 +43,13 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
         StartupError, WaitTimeoutError: after a start; what was started has been stopped unless ``keep``.
         CancelledRunError: interrupted; its hint says what runs and how to go on.
     """
-    run = _Run(plan, connector, tell, options)
     check_secrets(plan, options.secrets)
+    run = _Run(plan, connector, tell, options)
     try:
-        await run.connect()
-        await run.check()
-        if options.dry_run:
-            tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", run.seconds))
-            return
-        async with AsyncExitStack() as stack:
-            await run.bring_up(stack)
+        await run.to_the_end()
     except asyncio.CancelledError:
-        if not run.concluded:  # Else it came while the lock was given back: all that was asked for is done.
+        if not run.concluded:  # Else it came while locks were given back: all that was asked for is done.
             raise
-    finally:
-        await connector.close_all()
 
 
 class _Run:
@@ -82,6 +74,19 @@ class _Run:
     def _step(self, title: str) -> None:
         self._number += 1
         self.tell(Step(self._number, _steps(self.plan, self.options), title))
+
+    async def to_the_end(self) -> None:
+        """Connect, check, start, wait, prove; whatever comes, connections are closed."""
+        try:
+            await self.connect()
+            await self.check()
+            if self.options.dry_run:
+                self.tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", self.seconds))
+                return
+            async with AsyncExitStack() as stack:
+                await self.bring_up(stack)
+        finally:
+            await self._connector.close_all()
 
     async def connect(self) -> None:
         """Open all hosts, or go no further."""
