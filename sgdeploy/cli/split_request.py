@@ -25,6 +25,7 @@ from sgdeploy.weights.disk.request import Prepared, Replicas, Request
 from sgdeploy.weights.disk.split import How, Split
 from sgdeploy.weights.errors import CheckpointError
 from sgdeploy.weights.worker.job import Done
+from sgdeploy.words import number_list
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -155,17 +156,24 @@ def _sizes(options: Options, deployment: Deployment | None, wanted: Scheme) -> S
     )
 
 
-def how_to_load(options: Options, done: Done, layout: str) -> list[str]:
+def how_to_load(options: Options, done: Done, request: Request) -> list[str]:
     """Say with which flags an engine loads what was written."""
-    folders = [folder for folder in done.folders if folder != DRAFT]
-    lines = []
-    for folder in folders:
-        stage = f" (pipeline stage {folder.removeprefix('pp')})" if folder else ""
-        path = f"{options.out}/{folder}" if folder else str(options.out)
-        lines.append(f"load it with: --load-format {layout} --model-path {path}{stage}")
+    lines = [
+        f"load it with: --load-format {request.wish.files} --model-path {options.out}"
+        + (f"/{folder} ({_stage(request, int(folder.removeprefix('pp')))})" if folder else "")
+        for folder in done.folders
+        if folder != DRAFT
+    ]
     if DRAFT in done.folders:
         lines.append(f"the draft model: --speculative-draft-model-path {options.out}/{DRAFT}")
     return lines
+
+
+def _stage(request: Request, stage: int) -> str:
+    """Name a pipeline stage and the nodes that run it, where they are known."""
+    each, rest = divmod(request.nodes or 0, request.wish.sizes.pp)
+    nodes = f": node ranks {number_list(range(stage * each, (stage + 1) * each))}" if each and not rest else ""
+    return f"pipeline stage {stage}{nodes}"
 
 
 def _word(option: str, word: str, known: Sequence[str]) -> str:

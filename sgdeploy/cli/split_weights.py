@@ -181,5 +181,5 @@ def split_weights(desk: Desk, options: Options) -> None:
     work = job(desk, options, prepared, options.out)
     with console.splitting():
         done = run(desk, console, split(work, console.tell))
-    for line in how_to_load(options, done, prepared.request.wish.files):
+    for line in how_to_load(options, done, prepared.request):
         console.say(line)

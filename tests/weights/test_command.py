@@ -74,8 +74,18 @@ def test_it_says_how_to_load_the_result(pristine: Path, tmp_path: Path, call: Ca
     found = call("--model", pristine, "--out", out, *KUNPENG)
     assert f"load it with: --load-format sharded_state --model-path {out}\n" in found.err
     assert f"the draft model: --speculative-draft-model-path {out}/mtp\n" in found.err
-    stages = call("--model", pristine, "--out", tmp_path / "pp", "--tp", 2, "--ep", 2, "--pp", 2, "--mtp", "drop")
-    assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1)" in stages.err
+    words = ("--model", pristine, "--tp", 2, "--ep", 2, "--pp", 2, "--mtp", "drop")
+    stages = call(*words, "--out", tmp_path / "pp")
+    assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1)\n" in stages.err
+    nodes = call(*words, "--out", tmp_path / "pp", "--nnodes", 4)
+    assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1: node ranks 2-3)\n" in nodes.err
+
+
+def test_a_split_is_no_checkpoint(pristine: Path, tmp_path: Path, call: Call) -> None:
+    assert call("--model", pristine, "--out", tmp_path / "out", *KUNPENG).code == 0
+    again = call("--model", tmp_path / "out", "--out", tmp_path / "other", *KUNPENG)
+    assert again.code == 2
+    assert f"{tmp_path}/out holds a split already (it has {HEAD})" in again.err
 
 
 def test_a_profile_gives_sizes_and_scheme(pristine: Path, tmp_path: Path, call: Call) -> None:

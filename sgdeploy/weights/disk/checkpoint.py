@@ -12,6 +12,7 @@ from sgdeploy.problems import Problem
 from sgdeploy.weights.cut.header import header_length, index_problems, read_header
 from sgdeploy.weights.cut.model import Checkpoint, Shard, Tensor
 from sgdeploy.weights.worker import headers
+from sgdeploy.weights.worker.job import HEAD
 
 _AGAIN = "copy it again"
 
@@ -34,6 +35,9 @@ def understand(answer: Mapping[str, Any], folder: str) -> tuple[Checkpoint | Non
     if answer["folder"] != "there":
         what = "does not exist" if answer["folder"] == "missing" else "is no folder"
         return None, [Problem(f"the model folder {folder} {what}", "name the folder of the checkpoint", code="model")]
+    if [HEAD, True] in answer["others"]:
+        message = f"{folder} holds a split already (it has {HEAD})"
+        return None, [Problem(message, "name the folder of the checkpoint that it was made from", code="model")]
     problems: list[Problem] = []
     config = _mapping(answer["config"], headers.CONFIG, folder, problems)
     weight_map = _weight_map(answer["index"], folder, problems)
