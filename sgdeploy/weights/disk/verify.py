@@ -57,17 +57,8 @@ def verify(
     head = _head(folder)
     entries = _entries(folder, head)
     problems = _foreign(folder, entries)
-    names: dict[tuple[int, int], list[str]] = {}
-    for path, entry in entries.items():
-        try:
-            found = (folder / path).stat()
-        except OSError as error:
-            problems.append(_wrong(path, f"is in the manifest and cannot be read: {error.strerror}"))
-            continue
-        if found.st_size != entry.size:
-            problems.append(_wrong(path, f"has {found.st_size} bytes, the manifest says {entry.size}"))
-        elif entry.sha256 is not None:
-            names.setdefault((found.st_dev, found.st_ino), []).append(path)
+    names, wrong = _look(folder, entries)
+    problems += wrong
     firsts = [paths[0] for paths in names.values()]
     size = sum(entries[path].size for path in firsts)
     with ThreadPoolExecutor(workers, thread_name_prefix="verify") as pool:
@@ -81,6 +72,23 @@ def verify(
         raise MismatchError(sorted(problems, key=lambda problem: problem.message))
     unhashed = sum(entry.sha256 is None for entry in entries.values())
     return Verified(head, len(entries), size, unhashed)
+
+
+def _look(folder: Path, entries: Mapping[str, Entry]) -> tuple[dict[tuple[int, int], list[str]], list[Problem]]:
+    """Compare sizes; gives the files that are to be hashed, each with all names that it goes by."""
+    names: dict[tuple[int, int], list[str]] = {}
+    problems: list[Problem] = []
+    for path, entry in entries.items():
+        try:
+            found = (folder / path).stat()
+        except OSError as error:
+            problems.append(_wrong(path, f"is in the manifest and cannot be read: {error.strerror}"))
+            continue
+        if found.st_size != entry.size:
+            problems.append(_wrong(path, f"has {found.st_size} bytes, the manifest says {entry.size}"))
+        elif entry.sha256 is not None:
+            names.setdefault((found.st_dev, found.st_ino), []).append(path)
+    return names, problems
 
 
 def _head(folder: Path) -> Head:
