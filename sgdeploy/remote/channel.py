@@ -7,7 +7,9 @@ import sys
 import zlib
 from dataclasses import dataclass
 from importlib import resources
-from importlib.util import MAGIC_NUMBER
+from importlib.abc import InspectLoader
+from importlib.util import MAGIC_NUMBER, find_spec
+from types import CodeType
 from typing import Protocol
 
 BOOTSTRAP = (
@@ -40,17 +42,34 @@ def helper_source() -> bytes:
     return resources.files("sgdeploy.remote").joinpath("node.py").read_bytes()
 
 
-def packed(source: bytes) -> bytes:
+def packed_helper() -> bytes:
+    """Give the node helper as the bootstrap reads it; compiled by Python's own import, which keeps what it compiled.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    spec = find_spec("sgdeploy.remote.node")
+    loader = spec.loader if spec is not None else None
+    return packed(
+        helper_source(), loader.get_code("sgdeploy.remote.node") if isinstance(loader, InspectLoader) else None
+    )
+
+
+def packed(source: bytes, code: CodeType | None = None) -> bytes:
     """Give a program as the bootstrap reads it: compiled, and as source for a Python whose bytecode is another.
 
-    To compile the helper takes a Python longer than to start (16 ms of CPU where that takes 7), so it is done here,
-    once for all hosts. Bytecode fits where the tag of cached files and their magic number are the same, which is what
-    Python itself goes by. Compressed, the two parts are as large as the source alone (100 kB).
+    To compile the helper takes a Python longer than to start (16 ms of CPU where that takes 7), so hosts are spared it.
+    Bytecode fits where the tag of cached files and their magic number are the same, which is what Python itself goes
+    by. Compressed, the two parts are as large as the source alone (110 kB).
+
+    Args:
+        source: the program's file.
+        code: the same compiled, where that has been done already.
     """
     tag = f"{sys.implementation.cache_tag}{MAGIC_NUMBER.hex()}"
-    # Without docstrings (optimize), and without the future statements of this very file.
-    code = marshal.dumps(compile(source, "sgdeploy-node", "exec", dont_inherit=True, optimize=2))
-    parts = [zlib.compress(part) for part in (code, source)]
+    if code is None:
+        code = compile(source, "sgdeploy-node", "exec", dont_inherit=True)
+    parts = [zlib.compress(part) for part in (marshal.dumps(code), source)]
     return f"{tag} {len(parts[0])} {len(parts[1])}\n".encode() + b"".join(parts)
 
 

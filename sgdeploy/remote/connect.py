@@ -13,7 +13,7 @@ import asyncssh
 from sgdeploy.errors import HostFault
 from sgdeploy.remote import sudo
 from sgdeploy.remote.base import Opened
-from sgdeploy.remote.channel import helper_source, packed
+from sgdeploy.remote.channel import packed_helper
 from sgdeploy.remote.explain import MissingPythonError, explain
 from sgdeploy.remote.greeting import Greeting, NoGreetingError, greet
 from sgdeploy.remote.hops import HopError, Hops
@@ -26,7 +26,7 @@ from sgdeploy.remote.target import resolve
 from sgdeploy.remote.waits import stop, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sgdeploy.plan.model import PlanHost
     from sgdeploy.remote.base import Connector
@@ -68,7 +68,8 @@ class HostConnector:
     limit: int
     limits: Limits
     config: Path
-    helper: bytes = field(default_factory=lambda: packed(helper_source()), repr=False)
+    helper: Callable[[], bytes] = field(default=packed_helper, repr=False)
+    _parcel: asyncio.Future[bytes] | None = field(default=None, repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict)
     _known_hosts: KnownHosts = field(default_factory=KnownHosts)
     _hops: Hops = field(init=False)
@@ -79,6 +80,7 @@ class HostConnector:
 
     async def open_all(self, hosts: Sequence[PlanHost]) -> Opened:
         """Open every host that is not open yet; one slow or dead host never holds the others up."""
+        self._packing()
         places = asyncio.Semaphore(self.limit)
         outcomes = await together(*(self._place(host, places) for host in hosts))
         return Opened(
@@ -108,6 +110,12 @@ class HostConnector:
                 raise
         return await task
 
+    def _packing(self) -> asyncio.Future[bytes]:
+        """Pack the helper once, in a thread, while the first connections are being made."""
+        if self._parcel is None:
+            self._parcel = asyncio.get_running_loop().run_in_executor(None, self.helper)
+        return asyncio.shield(self._parcel)
+
     async def _open(self, host: PlanHost) -> Session | HostFault:
         evidence = Evidence()
         try:
@@ -122,7 +130,7 @@ class HostConnector:
     async def _open_local(self, host: PlanHost) -> Session:
         channel = await open_local(sudo.PREFIX if host.sudo else ())
         try:
-            greeting = await greet(channel, self.helper, limit=self.limits.greeting)
+            greeting = await greet(channel, await self._packing(), limit=self.limits.greeting)
         except BaseException:
             await channel.abandon()
             raise
@@ -153,7 +161,7 @@ class HostConnector:
         for python in PYTHONS:
             channel = await start_helper(connection, (*prefix, python), limits=self.limits, evidence=evidence)
             try:
-                return channel, await greet(channel, self.helper, limit=self.limits.greeting)
+                return channel, await greet(channel, await self._packing(), limit=self.limits.greeting)
             except NoGreetingError as error:
                 await channel.abandon()
                 if not (sudo.lacks(python, error.ending) if host.sudo else error.not_found):

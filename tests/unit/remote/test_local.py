@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ async def test_giving_up_while_opening_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_helper_that_never_begins_is_a_fault(source: bytes, reason: str, tmp_path: Path) -> None:
     made = connector(greeting_timeout=0.5)
     assert isinstance(made, HostConnector)
-    made.helper = packed(source)
+    made.helper = partial(packed, source)
     opened = await made.open_all([host("n0", tmp_path)])
     await made.close_all()
     assert not opened.sessions
@@ -116,8 +117,9 @@ def test_the_bootstrap_can_stand_in_single_quotes_of_any_shell() -> None:
 
 @pytest.mark.parametrize(("tag", "way"), [("", "bytecode"), ("cpython-30", "source")])
 async def test_the_bootstrap_reads_its_program_and_not_a_byte_more(tag: str, way: str) -> None:
-    # Bytecode is made without docstrings; a Python whose tag is another takes the source.
-    source = b"'source'\nimport os\nprint(__name__, globals().get('__doc__') or 'bytecode', os.read(0, 99))\n"
+    # A Python whose tag is another takes the source.
+    program = "import os\nprint(__name__, '{}', os.read(0, 99))\n"
+    parcel = packed(program.format("source").encode(), compile(program.format("bytecode"), "", "exec"))
     process = await asyncio.create_subprocess_exec(
         "sh",
         "-c",
@@ -125,5 +127,5 @@ async def test_the_bootstrap_reads_its_program_and_not_a_byte_more(tag: str, way
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(process.communicate(tag.encode() + packed(source) + b"next line\n"), 10)
+    out, _ = await asyncio.wait_for(process.communicate(tag.encode() + parcel + b"next line\n"), 10)
     assert out == f"__main__ {way} b'next line\\n'\n".encode()
