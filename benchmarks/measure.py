@@ -116,6 +116,12 @@ def in_turn(rivals: Mapping[str, Rival], runs: int) -> dict[str, Series]:
     return {name: Series(name, tuple(values)) for name, values in found.items()}
 
 
+def environment() -> dict[str, str]:
+    """Give what programs get: our package, and none of the caller's settings of Python (one keeps it from caching)."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**kept, "PYTHONPATH": str(CHECKOUT)}
+
+
 def program(argv: Sequence[str | Path], **options: Any) -> Figures:
     """Run a program and give its wall time.
 
@@ -160,7 +166,7 @@ def packages(*wanted: str) -> Iterator[Path]:
         print(f"installing {', '.join(wanted)} into a temporary environment", file=sys.stderr)
         venv.create(folder, with_pip=True, symlinks=True)
         python = Path(folder, "bin", "python")
-        output([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted])
+        output([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted], env=environment())
         yield python
 
 

@@ -6,14 +6,13 @@ The rival is Jinja2 alone: the same variables and command lines, filled in witho
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import CHECKOUT, Aim, Figures, Table, in_turn, keep, program, reported, words
+from benchmarks.measure import Aim, Figures, Table, environment, in_turn, keep, program, reported, words
 
 PROFILE = """
 version: 1
@@ -71,7 +70,7 @@ def measured(hosts: int, runs: int) -> Table:
         blocks = max(1, hosts // HOSTS_PER_BLOCK)
         text = PROFILE.format(last=blocks - 1, each=hosts // blocks, ranks=RANKS_PER_HOST * hosts)
         profile.write_text(text, encoding="utf-8")
-        place = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": str(CHECKOUT)}}
+        place = {"cwd": folder, "env": environment()}
         rivals = {
             "": partial(reported, [sys.executable, "-m", "benchmarks.plan", "--once", profile], **place),
             COMMAND: partial(program, [sys.executable, "-m", "sgdeploy", "plan", profile, "--out", "out"], **place),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import CHECKOUT, Aim, Table, in_turn, keep, program, words
+from benchmarks.measure import Aim, Table, environment, in_turn, keep, program, words
 
 OURS = "import sys\nfrom sgdeploy.cli.app import main\nsys.exit(main())\n"
 """As pip writes it into ``bin/sgdeploy``."""
@@ -33,7 +32,7 @@ def main() -> None:
         files["ours"].write_text(OURS, encoding="utf-8")
         files["typer_rich"].write_text(EMPTY.format(options=""), encoding="utf-8")
         files["typer_bare"].write_text(EMPTY.format(options="rich_markup_mode=None"), encoding="utf-8")
-        run = partial(program, cwd=folder, env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
+        run = partial(program, cwd=folder, env=environment())
         python = sys.executable
         version = {
             PYTHON: partial(run, [python, "-c", "pass"]),
