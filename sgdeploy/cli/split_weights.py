@@ -149,7 +149,9 @@ class Options(Changes, Progress):
     start_over: Annotated[
         bool, typer.Option("--start-over", help="Remove what an earlier run wrote to --out, then begin.")
     ] = False
-    workers: Annotated[int | None, _number("Files at a time; each takes 8 MB.", default="the cores, at most 4")] = None
+    workers: Annotated[int | None, _number("Files at a time, 2 MB of memory each.", default="the cores, at most 4")] = (
+        None
+    )
     hashes: Annotated[
         bool, typer.Option("--hash/--no-hash", help="Compute each file's SHA-256 on the way, for verify.")
     ] = True

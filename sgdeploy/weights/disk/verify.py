@@ -15,7 +15,7 @@ from sgdeploy.weights.errors import CheckpointError, MismatchError
 from sgdeploy.weights.worker.journal import JOURNAL
 from sgdeploy.weights.worker.target import rank_files
 
-_CHUNK = 4 * 1024 * 1024
+_CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from .shards import Shards
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-BUFFER = 4 * 1024 * 1024
-"""Bytes that are collected before they are written. A second buffer of this size holds whole rows for column cuts."""
+BUFFER = 1024 * 1024
+"""Bytes that are collected before they are hashed and written; a second buffer of this size holds whole rows for column
+cuts. One of four times this size no longer stays in the processor's cache, which costs half the speed of hashing."""
 
 DIRECT = 256 * 1024
 """From this length on a piece is worth a call of its own."""

@@ -12,7 +12,7 @@ from .journal import Entry, Journal
 from .lock import remove
 from .replicas import partial_of
 
-_CHUNK = 4 * 1024 * 1024
+_CHUNK = 1024 * 1024
 
 
 def unsign(out: Path, folders: Iterable[str]) -> None:
