@@ -1,45 +1,25 @@
-"""A byte pipe to a started helper, whatever carries it, and the bootstrap that starts the helper at the other end."""
+"""A byte pipe to a started helper, whatever carries it, and the parcel that the helper arrives as."""
 
 from __future__ import annotations
 
 import marshal
 import sys
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from importlib.abc import InspectLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from types import CodeType
 from typing import Protocol
 
-BOOTSTRAP = (
-    "import io,marshal,sys;"
-    'sys.version_info<(3,7) and sys.exit("sgdeploy needs Python 3.7 or newer, this is "+sys.version.split()[0]);'
-    "import zlib,_frozen_importlib_external as e;"
-    "f=io.BufferedReader(io.FileIO(0,closefd=False),1);"
-    "t,c,s=f.readline().split();c=f.read(int(c));s=f.read(int(s));"
-    "u=str(sys.implementation.cache_tag)+e.MAGIC_NUMBER.hex();"
-    'exec(marshal.loads(zlib.decompress(c))if t.decode()==u else compile(zlib.decompress(s),"sgdeploy-node","exec"),'
-    '{"__name__":"__main__"})'
-)
-"""Reads what ``packed`` gives from stdin, not a byte more, and runs it.
+from sgdeploy.node.boot import PACKAGE
+from sgdeploy.parcels import sources
 
-It is one line without single quotes, ``!``, ``$`` or backslashes, so that single quotes carry it through bash, dash,
-csh and fish alike.
-"""
-
-PYTHON_FLAGS = ("-I", "-S", "-u")
 KEPT_NOISE = 2048
 """How much of stderr, and of what comes before the greeting, is kept for messages, in bytes."""
 
-
-def helper_source() -> bytes:
-    """Give the source of the node helper.
-
-    Raises:
-        FileNotFoundError: the installation is incomplete.
-    """
-    return resources.files("sgdeploy.remote").joinpath("node.py").read_bytes()
+_PLAIN = 2
+"""A format of marshal that every Python 3 reads, and that is the same for the same content."""
 
 
 def packed_helper() -> bytes:
@@ -48,28 +28,34 @@ def packed_helper() -> bytes:
     Raises:
         FileNotFoundError: the installation is incomplete.
     """
-    spec = find_spec("sgdeploy.remote.node")
+    modules = sources("node")
+    codes = {name: _code(f"sgdeploy.node.{name}") for name in modules if name != "__init__"}
+    return packed(modules, {name: code for name, code in codes.items() if code is not None})
+
+
+def _code(name: str) -> CodeType | None:
+    spec = find_spec(name)
     loader = spec.loader if spec is not None else None
-    return packed(
-        helper_source(), loader.get_code("sgdeploy.remote.node") if isinstance(loader, InspectLoader) else None
-    )
+    return loader.get_code(name) if isinstance(loader, InspectLoader) else None
 
 
-def packed(source: bytes, code: CodeType | None = None) -> bytes:
-    """Give a program as the bootstrap reads it: compiled, and as source for a Python whose bytecode is another.
+def packed(modules: Mapping[str, bytes], codes: Mapping[str, CodeType] | None = None) -> bytes:
+    """Give a package as ``sgdeploy.node.boot`` reads it: compiled, and as source for Pythons of other bytecode.
 
     To compile the helper takes a Python longer than to start (16 ms of CPU where that takes 7), so hosts are spared it.
     Bytecode fits where the tag of cached files and their magic number are the same, which is what Python itself goes
-    by. Compressed, the two parts are as large as the source alone (110 kB).
+    by. Compressed, both parts together are 140 kB.
 
     Args:
-        source: the program's file.
-        code: the same compiled, where that has been done already.
+        modules: the source of each module, by name.
+        codes: those of them that have been compiled already.
     """
     tag = f"{sys.implementation.cache_tag}{MAGIC_NUMBER.hex()}"
-    if code is None:
-        code = compile(source, "sgdeploy-node", "exec", dont_inherit=True)
-    parts = [zlib.compress(part) for part in (marshal.dumps(code), source)]
+    compiled = {
+        name: (codes or {}).get(name) or compile(source, f"{PACKAGE}.{name}.py", "exec", dont_inherit=True)
+        for name, source in modules.items()
+    }
+    parts = [zlib.compress(part) for part in (marshal.dumps(compiled), marshal.dumps(dict(modules), _PLAIN))]
     return f"{tag} {len(parts[0])} {len(parts[1])}\n".encode() + b"".join(parts)
 
 

@@ -8,7 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.node.boot import BOOTSTRAP, PYTHON_FLAGS
+from sgdeploy.remote.channel import KEPT_NOISE, Ending, last_line
 from sgdeploy.remote.waits import stop, within
 
 if TYPE_CHECKING:

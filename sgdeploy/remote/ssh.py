@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import asyncssh
 
-from sgdeploy.remote.channel import BOOTSTRAP, KEPT_NOISE, PYTHON_FLAGS, Ending, last_line
+from sgdeploy.node.boot import BOOTSTRAP, PYTHON_FLAGS
+from sgdeploy.remote.channel import KEPT_NOISE, Ending, last_line
 from sgdeploy.remote.waits import bounded, stop, within
 
 if TYPE_CHECKING:

@@ -9,15 +9,17 @@ from pathlib import Path
 from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.parse import parse
 from sgdeploy.facts.wanted import gather_request
+from sgdeploy.node.call import Call
+from sgdeploy.node.gather import op_gather
+from sgdeploy.node.hello import hello
 from sgdeploy.plan.model import PlanHost
-from sgdeploy.remote import node
 from tests.facts.build import a_host, a_plan, a_process, findings
 
 
 def _look(host: PlanHost, program: str) -> HostFacts:
     plan = a_plan(a_process(argv=(program, "--model-path", "/nothing/here")), hosts=(host,))
-    call = node.Call(1, gather_request(plan, host), lambda _: None)
-    return parse("n01", node.hello(), node.op_gather(call))
+    call = Call(1, gather_request(plan, host), lambda _: None)
+    return parse("n01", hello(), op_gather(call))
 
 
 def test_the_helpers_answer_is_understood(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 import signal
+import uuid
 from pathlib import Path
 from typing import Any
 
 from tests.node.wire import Helper, Json, living, start_ticks, wait_for
 
-LAUNCH = {"id": "launch1", "deployment": "demo", "host": "n01", "digest": "sha256:0", "owner": {"user": "me"}}
+LAUNCH = {"id": uuid.uuid4().hex, "deployment": "demo", "host": "n01", "digest": "sha256:0", "owner": {"user": "me"}}
+"""Its id is of this run of the tests alone, as those of real launches are: it is in the marker of every process."""
+NEXT_LAUNCH = uuid.uuid4().hex
 
 
 class Deployment:

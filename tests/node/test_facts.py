@@ -36,7 +36,7 @@ def test_files_are_read_by_path_and_pattern(node: Helper, tmp_path: Path) -> Non
 
 def test_commands_are_run_and_bounded(helpers: Helpers) -> None:
     node = helpers(
-        source=patched(("GATHER_COMMAND, GATHER_LOOK = 10.0, 5.0", "GATHER_COMMAND, GATHER_LOOK = 1.0, 1.0"))
+        modules=patched(("GATHER_COMMAND, GATHER_LOOK = 10.0, 5.0", "GATHER_COMMAND, GATHER_LOOK = 1.0, 1.0"))
     )
     begin = time.monotonic()
     commands = {
@@ -76,12 +76,12 @@ def test_what_hangs_is_told_in_its_own_place_and_holds_nothing_up(helpers: Helpe
         ("GATHER_COMMAND, GATHER_LOOK = 10.0, 5.0", "GATHER_COMMAND, GATHER_LOOK = 10.0, 2.0"),
         (
             "        mode = path.stat().st_mode\n",
-            "        mode = time.sleep(60 * ('dead' in name)) or path.stat().st_mode\n",
+            "        mode = __import__('time').sleep(60 * ('dead' in name)) or path.stat().st_mode\n",
         ),
     )
     dead = [f"/dead/{k}" for k in range(40)]
     begin = time.monotonic()
-    found = helpers(source=hangs).call(
+    found = helpers(modules=hangs).call(
         "gather", stat=[*dead, str(tmp_path)], space=[str(tmp_path)], files=["/proc/uptime"]
     )
     assert time.monotonic() - begin < 8

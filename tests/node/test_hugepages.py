@@ -13,6 +13,8 @@ from tests.node.wire import Helper, Json, RefusedError, patched, wait_for
 Helpers = Callable[..., Helper]
 
 GRANT = """def put_number(path: str, value: int) -> None:
+    import os
+    from pathlib import Path
     has = int(Path(path).read_text())
     Path(path).write_text(str({rule}))
 
@@ -20,7 +22,7 @@ GRANT = """def put_number(path: str, value: int) -> None:
 def never_called(path: str, value: int) -> None:"""
 
 
-def kernel(rule: str) -> bytes:
+def kernel(rule: str) -> dict[str, bytes]:
     """Give a helper under which the kernel grants what a rule over ``has`` and ``value`` says."""
     return patched(("def put_number(path: str, value: int) -> None:", GRANT.format(rule=rule)))
 
@@ -107,7 +109,7 @@ def test_a_value_that_fits_already_is_not_ours_to_give_back(deployment: Deployme
 def test_fewer_pages_than_asked_are_an_error_with_numbers(
     helpers: Helpers, deployment: Deployment, sysfs: Sysfs
 ) -> None:
-    deployment.helper = helpers(source=kernel("min(value, 1507)"))
+    deployment.helper = helpers(modules=kernel("min(value, 1507)"))
     sysfs.set(0, 10)
     sysfs.set(1, 20)
     deployment.prepare(a="exec sleep 300")
@@ -120,7 +122,7 @@ def test_fewer_pages_than_asked_are_an_error_with_numbers(
 
 
 def test_a_short_grant_takes_back_processes_too(helpers: Helpers, deployment: Deployment, sysfs: Sysfs) -> None:
-    deployment.helper = helpers(source=kernel("min(value, 100)"))
+    deployment.helper = helpers(modules=kernel("min(value, 100)"))
     sysfs.set(0, 10)
     deployment.prepare(a="exec sleep 300", b="exec sleep 300")
     wanted = [process("a"), process("b", hugepages=[{"path": sysfs.path(0), "value": 200}])]
@@ -131,7 +133,7 @@ def test_a_short_grant_takes_back_processes_too(helpers: Helpers, deployment: De
 
 
 def test_a_kernel_that_needs_a_second_write_gets_it(helpers: Helpers, deployment: Deployment, sysfs: Sysfs) -> None:
-    deployment.helper = helpers(source=kernel("min(value, has + 800)"))
+    deployment.helper = helpers(modules=kernel("min(value, has + 800)"))
     sysfs.set(0, 0)
     deployment.prepare(a="exit 0")
     start(deployment, sysfs, {0: 2020}, {})
@@ -139,7 +141,7 @@ def test_a_kernel_that_needs_a_second_write_gets_it(helpers: Helpers, deployment
 
 
 def test_more_pages_than_asked_are_told(helpers: Helpers, deployment: Deployment, sysfs: Sysfs) -> None:
-    deployment.helper = helpers(source=kernel("max(value, 50)"))
+    deployment.helper = helpers(modules=kernel("max(value, 50)"))
     sysfs.set(0, 90)
     deployment.prepare(a="exec sleep 300")
     told = [event for event in start(deployment, sysfs, {}, {0: 0}) if "more_hugepages" in event]
@@ -154,7 +156,7 @@ def test_a_count_that_does_not_come_back_is_an_error_and_stays_on_record(
     deployment.prepare(a="exit 0")
     start(deployment, sysfs, {0: 2020}, {})
     wait_for(lambda: deployment.record("a")["exit"], "the end of a")
-    deployment.helper = helpers(source=kernel("max(value, 700)"))
+    deployment.helper = helpers(modules=kernel("max(value, 700)"))
     with pytest.raises(RefusedError, match=r"hugepages-short.*wanted 10, is 700"):
         restore(deployment, sysfs)
     assert deployment.call("records")["launch"]["hugepages_before"] == [{"path": sysfs.path(0), "value": 10}]
@@ -179,7 +181,7 @@ def test_a_host_without_that_node_is_told_so(deployment: Deployment, sysfs: Sysf
 
 
 def test_the_first_value_is_on_disk_before_the_write(helpers: Helpers, deployment: Deployment, sysfs: Sysfs) -> None:
-    deployment.helper = helpers(source=kernel("os.kill(os.getpid(), signal.SIGKILL)"))
+    deployment.helper = helpers(modules=kernel("os.kill(os.getpid(), 9)"))
     sysfs.set(0, 10)
     deployment.prepare(a="exit 0")
     with pytest.raises(AssertionError, match="the helper ended"):

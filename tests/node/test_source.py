@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import marshal
 import re
+import subprocess
 import sys
+import zlib
 
 import pytest
 
-from sgdeploy.remote.channel import helper_source
+from sgdeploy.node.boot import BOOTSTRAP, PYTHON_FLAGS
+from sgdeploy.parcels import sources
+from sgdeploy.paths import package_file
+from sgdeploy.remote.channel import packed, packed_helper
+
+MODULES = sources("node")
 
 TOO_NEW = {
     *("removeprefix", "removesuffix", "cache", "cached_property", "posix_spawn", "isqrt", "prod", "dist", "perm"),
@@ -83,8 +91,9 @@ def too_new(source: str) -> list[str]:
     return finder.found + debug
 
 
-def test_the_source_is_python_3_7() -> None:
-    assert too_new(helper_source().decode()) == []
+@pytest.mark.parametrize("name", MODULES)
+def test_the_source_is_python_3_7(name: str) -> None:
+    assert too_new(MODULES[name].decode()) == []
 
 
 @pytest.mark.parametrize(
@@ -108,8 +117,44 @@ def test_the_check_finds_what_is_too_new(sample: str) -> None:
     assert too_new(sample) != []
 
 
-def test_only_the_standard_library_is_imported() -> None:
-    tree = ast.parse(helper_source())
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {module.partition(".")[0] for module in modules} <= set(sys.stdlib_module_names)
+@pytest.mark.parametrize("name", MODULES)
+def test_only_the_standard_library_is_imported(name: str) -> None:
+    tree = ast.parse(MODULES[name])
+    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    plain |= {node.module or "" for node in taken if not node.level}
+    assert {module.partition(".")[0] for module in plain} <= set(sys.stdlib_module_names)
+    assert {node.module for node in taken if node.level} <= set(MODULES)
+    assert {node.level for node in taken} <= {0, 1}
+
+
+def test_the_parcel_holds_every_module() -> None:
+    folder = package_file("node/boot.py").parent
+    assert set(MODULES) == {file.stem for file in folder.iterdir() if file.suffix == ".py"}
+    assert packed_helper().endswith(zlib.compress(marshal.dumps(MODULES, 2)))
+
+
+IMPORT_EACH = """
+import sys
+def main(parcel):
+    for name in {names}:
+        for loaded in [key for key in sys.modules if key.startswith("sgdeploy-node")]:
+            del sys.modules[loaded]
+        __import__("sgdeploy-node." + name)
+        assert type(sys.modules["sgdeploy-node." + name].__loader__).__name__ == "Importer"
+        print(name)
+"""
+
+
+@pytest.mark.parametrize("tag", ["", "another-"])
+def test_each_module_can_come_first(tag: str) -> None:
+    """As bytecode and, where the tag is another, as source: no order of imports is the only one that works."""
+    names = sorted(set(MODULES) - {"__init__", "main"})
+    parcel = packed({**MODULES, "main": IMPORT_EACH.format(names=names).encode()})
+    words = [sys.executable, *PYTHON_FLAGS, "-c", BOOTSTRAP]
+    ended = subprocess.run(words, input=tag.encode() + parcel, capture_output=True, timeout=60, check=False)
+    assert (ended.stdout.decode().split(), ended.stderr.decode()) == (names, "")
+
+
+def test_no_module_is_longer_than_anybody_reads() -> None:
+    assert [name for name, source in MODULES.items() if source.count(b"\n") > 300] == []

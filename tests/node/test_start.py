@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.node.conftest import touching
-from tests.node.deployment import LAUNCH, Deployment, process
-from tests.node.wire import Helper, RefusedError, living, patched, start_ticks, wait_for
+from tests.node.deployment import LAUNCH, NEXT_LAUNCH, Deployment, process
+from tests.node.wire import PATIENCE, Helper, RefusedError, living, patched, start_ticks, wait_for
 
 Helpers = Callable[..., Helper]
 NEEDLE = "n33dle-v4lue"
@@ -29,7 +29,7 @@ def test_a_process_leads_its_own_session_and_is_on_record(deployment: Deployment
     assert record["alive"] is True
     assert record["exit"] is None
     assert record["pids"] == [pid]
-    assert record["marker"] == "demo/n01/launch1/demo/a"
+    assert record["marker"] == f"demo/n01/{LAUNCH['id']}/demo/a"
     assert Path(f"/proc/{pid}/fd/0").readlink() == Path("/dev/null")
 
 
@@ -40,7 +40,7 @@ def test_its_environment_is_ours_without_our_variables(helpers: Helpers, deploym
     assert env["KEPT"] == "yes"
     assert {name for name in env if name.startswith("SGDEPLOY_")} == {"SGDEPLOY_MARK", "SGDEPLOY_FOLDER"}
     assert env["SGDEPLOY_FOLDER"] == str(deployment.run_dir)
-    assert env["SGDEPLOY_MARK"] == "demo/n01/launch1/demo/a"
+    assert env["SGDEPLOY_MARK"] == f"demo/n01/{LAUNCH['id']}/demo/a"
 
 
 @pytest.mark.parametrize("noise", ["", "trap '' HUP INT TERM USR1; "])
@@ -126,7 +126,7 @@ def test_a_running_process_is_not_started_again(deployment: Deployment) -> None:
 def test_another_launch_does_not_start_beside_a_living_one(deployment: Deployment) -> None:
     deployment.run(a="exec sleep 300", b="exit 0")
     with pytest.raises(RefusedError, match="already-running"):
-        deployment.start("b", launch={**LAUNCH, "id": "launch2"})
+        deployment.start("b", launch={**LAUNCH, "id": NEXT_LAUNCH})
 
 
 def test_a_second_start_of_the_same_launch_adds_processes(deployment: Deployment) -> None:
@@ -140,9 +140,9 @@ def test_a_second_start_of_the_same_launch_adds_processes(deployment: Deployment
 def test_a_new_launch_forgets_the_dead_of_the_old_one(deployment: Deployment) -> None:
     deployment.run(a="exit 3", b="exit 4")
     wait_for(lambda: all(r["exit"] for r in deployment.call("records")["processes"]), "both ends")
-    deployment.start("a", launch={**LAUNCH, "id": "launch2"})
+    deployment.start("a", launch={**LAUNCH, "id": NEXT_LAUNCH})
     assert [record["id"] for record in deployment.call("records")["processes"]] == ["demo/a"]
-    assert deployment.call("records")["launch"]["id"] == "launch2"
+    assert deployment.call("records")["launch"]["id"] == NEXT_LAUNCH
 
 
 def test_a_failing_start_takes_back_what_it_had_started(deployment: Deployment) -> None:
@@ -170,7 +170,7 @@ def test_a_missing_script_is_an_error_before_anything_runs(deployment: Deploymen
 
 def test_a_host_without_bash_is_told_so(helpers: Helpers, deployment: Deployment, tmp_path: Path) -> None:
     nowhere = ('"/bin", "/usr/bin", "/usr/local/bin"', "")
-    deployment.helper = helpers(source=patched(nowhere), env={"PATH": str(tmp_path / "nothing")})
+    deployment.helper = helpers(modules=patched(nowhere), env={"PATH": str(tmp_path / "nothing")})
     deployment.prepare(a="exit 0")
     with pytest.raises(RefusedError, match="bash-missing"):
         deployment.start("a")
@@ -191,7 +191,7 @@ def test_a_keeper_that_dies_before_the_record_never_lets_a_process_run(
     helpers: Helpers, deployment: Deployment, tmp_path: Path
 ) -> None:
     dies = ('            os.write(opener, b"start\\n")', "            os.kill(os.getpid(), signal.SIGKILL)")
-    deployment.helper = helpers(source=patched(dies))
+    deployment.helper = helpers(modules=patched(dies))
     deployment.prepare(a=f"touch {tmp_path}/ran; exec sleep 300")
     with pytest.raises(RefusedError, match=r"start-failed.*keeper"):
         deployment.start("a")
@@ -256,3 +256,35 @@ def test_the_keeper_holds_no_line_to_the_helper(deployment: Deployment) -> None:
         return {(folder / number).readlink() for number in "01"} == {Path("/dev/null")}
 
     wait_for(quiet, "the keeper to let go of its pipes")
+
+
+DIES_WRITING = (
+    "            stream.write(data)\n",
+    "            stream.write(data) and path.name in ({name!r},) and os._exit(9)\n",
+)
+
+
+def half_written(deployment: Deployment) -> list[str]:
+    return sorted(path.name.partition(".json")[0] for path in deployment.run_dir.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("name", ["launch.json", "shipped.txt"])
+def test_what_a_killed_helper_left_half_written_goes_with_the_next_change(
+    helpers: Helpers, deployment: Deployment, name: str
+) -> None:
+    files = [{"path": "deep/shipped.txt", "text": "x"}]
+    good, writes = deployment.helper, DIES_WRITING[1].format(name=name)
+    deployment.helper = helpers(modules=patched((DIES_WRITING[0], writes)))
+    with contextlib.suppress(AssertionError):  # it ends in the one or in the other
+        deployment.call("prepare", plan={}, scripts={"a": "exit 0"}, files=files)
+        deployment.start("a")
+    deployment.helper.process.wait(PATIENCE)
+    assert len(half_written(deployment)) == 1
+    deployment.helper = good
+    being_written = deployment.run_dir / f".plan.json.{os.getpid()}.1.tmp"
+    being_written.write_text("somebody who lives writes this")
+    deployment.prepare(a="exit 0")
+    assert half_written(deployment) == [".plan"]
+    deployment.start("a")
+    deployment.call("clear")
+    assert half_written(deployment) == []

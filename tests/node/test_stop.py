@@ -280,7 +280,7 @@ def test_processes_whose_records_were_removed_are_found_and_not_touched(
     helpers: Helpers, deployment: Deployment, gone: str
 ) -> None:
     """Removing a folder by hand stops nothing; who then says that nothing runs would lie."""
-    deployment.helper = helpers(source=patched(("LEAVING = 10.0", "LEAVING = 0.2")))
+    deployment.helper = helpers(modules=patched(("LEAVING = 10.0", "LEAVING = 0.2")))
     child = "exec -a other sleep 301 & exec sleep 300"
     pid = deployment.run(a=child)["a"]
     wait_for(lambda: len(deployment.record("a")["pids"]) > 1, "the child of a")

@@ -338,7 +338,7 @@ def test_a_milestone_has_the_health_path_asked_at_once(
 ) -> None:
     deployment.run(a=held(tmp_path, "echo ready to roll"))
     deployment.helper.close()
-    deployment.helper = helpers(source=patched(("now - self._begun >= 1.0", "now - self._begun >= 600.0")))
+    deployment.helper = helpers(modules=patched(("now - self._begun >= 1.0", "now - self._begun >= 600.0")))
     handler = new_handler()
     with serving(ThreadingHTTPServer, "127.0.0.1", handler) as port:
         stream = deployment.helper.stream(
@@ -356,7 +356,7 @@ def test_a_milestone_has_the_health_path_asked_at_once(
 def test_a_health_path_that_never_answers_is_a_timeout(helpers: Helpers, deployment: Deployment) -> None:
     deployment.run(a="exec sleep 300")
     deployment.helper.close()
-    deployment.helper = helpers(source=patched(("    LIMIT = 25.0", "    LIMIT = 0.5")))
+    deployment.helper = helpers(modules=patched(("    LIMIT = 25.0", "    LIMIT = 0.5")))
     handler = new_handler()
     handler.hang = threading.Event()
     with serving(ThreadingHTTPServer, "127.0.0.1", handler) as port:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.remote.channel import packed_helper
 from tests.node.deployment import Deployment
 from tests.node.wire import PATIENCE, Helper, RefusedError, living, patched, wait_for
 
@@ -66,6 +67,25 @@ def test_requests_run_side_by_side(deployment: Deployment) -> None:
     assert [survivor["title"] for survivor in slow.result["survivors"]] == ["sleep 300"]
 
 
+@pytest.mark.parametrize("tag", ["", "another-"])
+def test_a_fault_of_its_own_names_module_and_line(helpers: Helpers, tag: str) -> None:
+    """Also where it came as source, and where the fault shows deep inside the standard library."""
+    line = '    return {"listening": listening}\n'
+    broken = patched((line, "    return __import__('json').loads('{')\n"))
+    wrong = broken["ports"].decode().split("\n").index("    return __import__('json').loads('{')") + 1
+    with pytest.raises(
+        RefusedError, match=rf"internal: the node helper failed at ports\.py line {wrong}: JSONDec"
+    ) as told:
+        helpers(modules=broken, tag=tag).call("ports", ports=[])
+    assert told.value.details == {"module": "ports.py", "line": wrong}
+
+
+def test_a_keeper_comes_as_source_too(helpers: Helpers, deployment: Deployment) -> None:
+    deployment.helper = helpers(tag="another-")
+    deployment.run(a="exec sleep 300")
+    assert living(deployment.keeper("a"))
+
+
 def test_the_end_of_stdin_ends_it_and_nothing_else(deployment: Deployment) -> None:
     pid = deployment.run(a="exec sleep 300")["a"]
     assert deployment.helper.close() == 0
@@ -94,12 +114,12 @@ def test_hangup_and_interrupt_do_not_end_it(node: Helper) -> None:
 
 
 def test_silence_ends_it(helpers: Helpers) -> None:
-    helper = helpers(source=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
+    helper = helpers(modules=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
     assert helper.process.wait(PATIENCE) == 0
 
 
 def test_requests_keep_it_from_ending_by_silence(helpers: Helpers) -> None:
-    helper = helpers(source=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
+    helper = helpers(modules=patched(("SILENCE = 60.0", "SILENCE = 1.5")))
     for _ in range(6):
         time.sleep(0.5)
         assert helper.call("ping")["time"] > 0
@@ -107,7 +127,7 @@ def test_requests_keep_it_from_ending_by_silence(helpers: Helpers) -> None:
 
 def test_what_waited_while_it_stood_still_is_not_done(helpers: Helpers, tmp_path: Path) -> None:
     """Its controller has given it up by then, and another one may have taken over."""
-    helper = helpers(source=patched(("FROZEN = 30.0", "FROZEN = 0.5")))
+    helper = helpers(modules=patched(("FROZEN = 30.0", "FROZEN = 0.5")))
     os.kill(helper.pid, signal.SIGSTOP)
     helper.stream("prepare", run_dir=str(tmp_path / "demo" / "n01"), plan={}, scripts={"a": "exit 0"})
     time.sleep(1.6)  # what is waited for is that nothing happens: longer than the bound, and than a tick of its clock
@@ -116,7 +136,7 @@ def test_what_waited_while_it_stood_still_is_not_done(helpers: Helpers, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_source_is_small_enough_for_a_slow_line(node: Helper) -> None:
-    limit = 128 * 1024
-    assert len(patched()) < limit
+def test_it_is_small_enough_for_a_slow_line(node: Helper) -> None:
+    limit = 160 * 1024
+    assert len(packed_helper()) < limit
     assert shlex.quote(json.dumps(node.hello))

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sgdeploy.remote.channel import BOOTSTRAP, PYTHON_FLAGS, helper_source, packed
+from sgdeploy.node.boot import BOOTSTRAP, PYTHON_FLAGS
+from sgdeploy.parcels import sources
+from sgdeploy.remote.channel import packed, packed_helper
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -91,13 +93,21 @@ class Helper:
     def __init__(
         self,
         *,
-        source: bytes | None = None,
+        modules: Mapping[str, bytes] | None = None,
+        tag: str = "",
         before: tuple[str, ...] = (),
         python: str = sys.executable,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it; ``before`` are the words of a program that ends by running the rest of its arguments."""
-        body = helper_source() if source is None else source
+        """Start it.
+
+        Args:
+            modules: other modules than its own.
+            tag: makes its Python another one than the parcel's bytecode is for.
+            before: words of a program that ends by running the rest of its arguments.
+            python: what runs it.
+            env: more variables.
+        """
         self.process = subprocess.Popen(
             [*before, python, *PYTHON_FLAGS, "-c", BOOTSTRAP],
             stdin=subprocess.PIPE,
@@ -105,7 +115,7 @@ class Helper:
             bufsize=0,
             env={**os.environ, **(env or {})},
         )
-        self._write(packed(body))
+        self._write(tag.encode() + (packed_helper() if modules is None else packed(modules)))
         self._numbers = itertools.count(1)
         self._boxes: dict[int | None, queue.Queue[Json | None]] = {None: queue.Queue()}
         self.noise: list[bytes] = []
@@ -177,13 +187,14 @@ class Helper:
             box.put(None)
 
 
-def patched(*changes: tuple[str, str]) -> bytes:
-    """Give the helper's source with some lines replaced, for what cannot be provoked from outside."""
-    text = helper_source().decode()
+def patched(*changes: tuple[str, str]) -> dict[str, bytes]:
+    """Give the helper's modules with some lines replaced, for what cannot be provoked from outside."""
+    texts = {name: source.decode() for name, source in sources("node").items()}
     for old, new in changes:
-        assert text.count(old) == 1, f"the source holds {text.count(old)} times: {old}"
-        text = text.replace(old, new)
-    return text.encode()
+        found = sum(text.count(old) for text in texts.values())
+        assert found == 1, f"the sources hold {found} times: {old}"
+        texts = {name: text.replace(old, new) for name, text in texts.items()}
+    return {name: text.encode() for name, text in texts.items()}
 
 
 def wait_for(met: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:

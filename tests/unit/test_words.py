@@ -18,8 +18,8 @@ from sgdeploy.profile.hosts import expand
 from sgdeploy.words import name_list, number_list, plural
 
 PACKAGE = Path(sgdeploy.__file__).parent
-ALONE = {PACKAGE / "remote" / "node.py", PACKAGE / "rehearse" / "engine.py"}
-"""Programs for the hosts: each is one file that imports nothing of ours."""
+ALONE = {*PACKAGE.glob("node/*.py"), PACKAGE / "rehearse" / "engine.py"}
+"""Programs for the hosts, which import nothing of ours."""
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.parcels import sources
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.channel import Ending, packed
 from sgdeploy.remote.greeting import greet
 from sgdeploy.remote.local import open_local
 from sgdeploy.remote.session import Session
 
-STUB = packed(Path(__file__).with_name("stub_node.py").read_bytes())
+STUB = packed({**sources("node"), "main": Path(__file__).with_name("stub_node.py").read_bytes()})
 HERE = PlanHost(host="n01", address="127.0.1.1", ssh="n01", connection="local", run_dir="/nowhere")
 
 

@@ -49,7 +49,7 @@ def end(op: str) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def main() -> None:
+def main(_: bytes) -> None:
     """Greet and serve."""
     sys.stdout.write("SGDEPLOY-NODE " + json.dumps({"protocol": 1, "pid": os.getpid(), "sid": os.getsid(0)}) + "\n")
     sys.stdout.flush()
@@ -64,7 +64,3 @@ def main() -> None:
             say(id=request["id"], ok=True, result={})
         elif op != "never":
             threading.Thread(target=work, args=(request["id"], op, request), daemon=True).start()
-
-
-if __name__ == "__main__":
-    main()

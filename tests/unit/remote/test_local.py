@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.node.boot import BOOTSTRAP
 from sgdeploy.plan.model import PlanHost
 from sgdeploy.remote.base import Connector, LostHostError
-from sgdeploy.remote.channel import BOOTSTRAP, packed
+from sgdeploy.remote.channel import packed
 from sgdeploy.remote.connect import HostConnector, connector
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -104,7 +105,7 @@ async def test_giving_up_while_opening_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_helper_that_never_begins_is_a_fault(source: bytes, reason: str, tmp_path: Path) -> None:
     made = connector(greeting_timeout=0.5)
     assert isinstance(made, HostConnector)
-    made.helper = partial(packed, source)
+    made.helper = partial(packed, {"boot": source})
     opened = await made.open_all([host("n0", tmp_path)])
     await made.close_all()
     assert not opened.sessions
@@ -118,8 +119,9 @@ def test_the_bootstrap_can_stand_in_single_quotes_of_any_shell() -> None:
 @pytest.mark.parametrize(("tag", "way"), [("", "bytecode"), ("cpython-30", "source")])
 async def test_the_bootstrap_reads_its_program_and_not_a_byte_more(tag: str, way: str) -> None:
     # A Python whose tag is another takes the source.
-    program = "import os\nprint(__name__, '{}', os.read(0, 99))\n"
-    parcel = packed(program.format("source").encode(), compile(program.format("bytecode"), "", "exec"))
+    program = "import os\ndef boot(modules, parcel): print(__name__, '{}', len(parcel), os.read(0, 99))\n"
+    modules, codes = {"boot": program.format("source").encode()}, {"boot": program.format("bytecode")}
+    parcel = tag.encode() + packed(modules, {name: compile(text, "", "exec") for name, text in codes.items()})
     process = await asyncio.create_subprocess_exec(
         "sh",
         "-c",
@@ -127,5 +129,5 @@ async def test_the_bootstrap_reads_its_program_and_not_a_byte_more(tag: str, way
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(process.communicate(tag.encode() + parcel + b"next line\n"), 10)
-    assert out == f"__main__ {way} b'next line\\n'\n".encode()
+    out, _ = await asyncio.wait_for(process.communicate(parcel + b"next line\n"), 10)
+    assert out == f"sgdeploy-node.boot {way} {len(parcel)} b'next line\\n'\n".encode()
