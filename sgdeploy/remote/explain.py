@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 UNREACHABLE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
 EATEN: Final = ("ValueError", "zlib.error", "EOFError")
 """Last words of the bootstrap where the beginning of what was sent to it is missing."""
+MANY_TRIES: Final = 3
+"""So many connections that were dropped are told as "again and again": the number differs from host to host, and hosts
+with the same trouble are told together."""
 LOOK_AT_SSHD: Final = "look at sshd there: systemctl status sshd; journalctl -u sshd"
 
 Words: TypeAlias = "tuple[str, str]"
@@ -177,9 +180,10 @@ def _dropped(exc: BaseException, case: _Case) -> Words:
             f"run it by hand: {target.proxy_command}",
         )
     if not evidence.version:
-        tries = f"{plural(evidence.tries, 'time')} in {evidence.seconds:g} s"
+        tries = "again and again" if evidence.tries >= MANY_TRIES else plural(evidence.tries, "time")
+        often = f"{tries} in {evidence.seconds:g} s"
         return (
-            f"{target.where} dropped the connection before its first word, {tries} ({_text(exc)})",
+            f"{target.where} dropped the connection before its first word, {often} ({_text(exc)})",
             "raise MaxStartups in its sshd_config, or see whether it bans this machine (PerSourcePenalties, fail2ban)",
         )
     return f"{target.where} broke the connection off during the login: {_text(exc)}", LOOK_AT_SSHD

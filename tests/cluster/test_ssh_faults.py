@@ -170,9 +170,7 @@ async def test_a_server_that_always_drops_us(inside: Lab, connectors: Connectors
     begin = time.monotonic()
     fault = await fault_of(connectors(connect_timeout=2.0), inside.plan_host(host))
     assert time.monotonic() - begin < 4
-    found = re.search(r"dropped the connection before its first word, (\d+) times in 2 s", fault.reason)
-    assert found is not None, fault.reason
-    assert int(found[1]) >= 3
+    assert "dropped the connection before its first word, again and again in 2 s" in fault.reason
     assert "MaxStartups" in str(fault.hint)
 
 

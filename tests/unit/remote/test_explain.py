@@ -55,7 +55,7 @@ def failed(number: int) -> OSError:
         (
             asyncssh.ConnectionLost("Connection lost"),
             seen(connected=True, tries=9),
-            "before its first word, 9 times in 10 s",
+            "before its first word, again and again in 10 s",
             "MaxStartups",
         ),
         (
