@@ -1,8 +1,8 @@
 """The family of errors. Each knows its exit code; only the command line turns one into an exit.
 
-Exit codes (all commands): 0 done or ready; 1 (status) degraded or starting, (plan --diff) different; 2 profile or
+Exit codes (all commands): 0 done or ready; 1 (status) degraded or starting, (diff) different; 2 profile or
 inventory wrong; 3 preflight; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed; 7 time
-ran out; 8 records do not fit; 9 (status) down; 70 our own fault; 130 interrupted.
+ran out; 8 what runs or is on record does not fit; 9 down; 70 our own fault; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -155,6 +155,18 @@ class StateError(SgdeployError):
     """The records on the hosts and the plan (or each other) do not fit together."""
 
     exit_code = 8
+
+
+class UnconfirmedError(SgdeployError):
+    """What runs would have to end for what was asked, and nobody said yes to that; nothing was changed."""
+
+    exit_code = 8
+
+
+class NotRunningError(SgdeployError):
+    """The command is about what runs, and nothing does."""
+
+    exit_code = 9
 
 
 class UnrecordedError(HostsError):

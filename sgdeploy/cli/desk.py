@@ -53,6 +53,16 @@ class Desk:
         mode: Mode = "live" if on_terminal and not output.plain else "plain"
         return self._make("json" if output.json else mode, quiet=output.quiet)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody sits at a terminal: what is asked is seen, and can be answered."""
+        there = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+        return there and self._streams[1].isatty()
+
+    async def ask(self, question: str) -> bool:
+        """Ask whoever sits there, and tell whether the answer is yes."""
+        return await self.console.ask(question, sys.stdin.fileno())
+
     def _make(self, mode: Mode, *, quiet: bool) -> Console:
         from sgdeploy.console.console import Console
 

@@ -20,6 +20,7 @@ EXAMPLES = """
   sgdeploy up shipped:demo/local --json             one JSON object per event
   sgdeploy up my.yaml --no-wait                     start, then look with: sgdeploy status NAME
   sgdeploy up my.yaml --only router                 only a part, beside what runs already
+  sgdeploy up dsv3 --yes                            after a change of its profile: restart what it takes, unasked
 """.lstrip("\n")
 
 
@@ -58,6 +59,10 @@ class Options(Changes, Progress):
         list[str] | None,
         typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP, autocompletion=complete.parts),
     ] = None
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Stop and restart what the change of a profile takes, without a question."),
+    ] = False
 
 
 def up(desk: Desk, options: Options) -> None:
@@ -65,6 +70,9 @@ def up(desk: Desk, options: Options) -> None:
 
     All problems of the profile are told before any host is touched, all problems of the hosts before anything is
     started. If a process fails, what was started is stopped again.
+
+    What runs as planned goes on; where all of it does, there is nothing to do. An instance, tokenizer or router that
+    was planned otherwise, or of which a rank has ended, is restarted as a whole, after a question where it may serve.
     """
     from sgdeploy.cli.run import run
     from sgdeploy.cli.targets import profile_of
@@ -74,7 +82,12 @@ def up(desk: Desk, options: Options) -> None:
     target = profile_of(desk, options.target, options)
     console.problems(target.warnings)
     wanted = Wanted(
-        options.timeout, wait=options.wait, dry_run=options.dry_run, keep=options.keep, only=tuple(options.only or ())
+        options.timeout,
+        wait=options.wait,
+        dry_run=options.dry_run,
+        keep=options.keep,
+        only=tuple(options.only or ()),
+        yes=options.yes,
     )
     with console.watching(target.plan):
         run(desk, console, bring_up(desk, console, target, wanted))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sgdeploy.cli.redact import redact_words
 from sgdeploy.cli.targets import Target, registry
+from sgdeploy.deploy import diff as diff_case
 from sgdeploy.deploy import down as down_case
 from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
@@ -26,7 +27,8 @@ from sgdeploy.remote.waits import together
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
-    from sgdeploy.plan.model import Plan
+    from sgdeploy.deploy.replan import Replan
+    from sgdeploy.plan.model import Plan, PlanHost
 
 READY, NOT_READY, DOWN = 0, 1, 9
 _CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
@@ -41,6 +43,7 @@ class Wanted:
     dry_run: bool = False
     keep: bool = False
     only: tuple[str, ...] = ()
+    yes: bool = False
 
 
 async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
@@ -66,11 +69,41 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         only=wanted.only,
         secrets=desk.secrets_of(target.plan),
         remember=remember,
+        yes=wanted.yes,
+        confirm=desk.ask if desk.can_ask else None,
+        also=await hosts_of_before(desk, console, target.plan),
     )
-    before = started_elsewhere(desk, target.plan)
-    if before is not None:
-        await elsewhere.refuse_if_it_lives(before, connector(), console.tell)
     await up_case.up(target.plan, connector(), console.tell, options)
+
+
+async def difference(desk: Desk, console: Console, plan: Plan) -> Replan:
+    """Run ``diff``; of what happens on the way only warnings are told.
+
+    Raises:
+        SgdeployError: as ``diff`` does.
+    """
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Note) and event.level == "warning":
+            console.warn(event)
+
+    options = UpOptions(owner(desk), also=await hosts_of_before(desk, console, plan))
+    return await diff_case.diff(plan, connector(), tell, options)
+
+
+async def hosts_of_before(desk: Desk, console: Console, plan: Plan) -> tuple[PlanHost, ...]:
+    """Give the hosts on which something may run from before, and which a plan does not have any more.
+
+    Raises:
+        StateError: it runs in run folders, or was reached in ways, that the plan does not have any more.
+    """
+    before = started_elsewhere(desk, plan)
+    if before is None:
+        return ()
+    if elsewhere.moved(plan, before):
+        await elsewhere.refuse_if_it_lives(before, connector(), console.tell)
+        return ()
+    return elsewhere.dropped(plan, before)
 
 
 def started_elsewhere(desk: Desk, plan: Plan) -> Plan | None:

@@ -24,6 +24,7 @@ from sgdeploy.deploy.events import (
     Event,
     Heartbeat,
     HostState,
+    Note,
     Outcome,
     ProcessFailed,
     RankState,
@@ -174,6 +175,21 @@ class Console:
             self._board.hear(event)
         return shows
 
+    async def ask(self, question: str, answers: int) -> bool:
+        """Ask the operator, and wait for a line; only ``y`` and ``yes`` are a yes.
+
+        Args:
+            question: in one sentence, without the choices.
+            answers: descriptor of the terminal that the line comes from.
+        """
+        from sgdeploy.console.answers import line_of
+
+        with self._board.hidden():
+            self._err.print(Text.assemble((clean(question), "bold"), " [y/N] "), soft_wrap=True, end="")
+            self._err.file.flush()
+            line = await line_of(answers)
+        return line.strip().lower() in {"y", "yes"}
+
     # What a command has to say
 
     def say(self, message: str) -> None:
@@ -196,6 +212,10 @@ class Console:
         if problems:
             self._print(self._err, [line for problem in problems for line in problem_lines(problem)])
             self._print(self._err, [Text(summary(problems), "bold")])
+
+    def warn(self, note: Note) -> None:
+        """Show a warning on stderr in every mode: for commands whose stdout is one JSON object and nothing else."""
+        self._print(self._err, event_lines(note))
 
     def error(self, error: SgdeployError) -> None:
         """Show an error of the family: on stderr in every mode, and as an object on stdout in JSON mode."""

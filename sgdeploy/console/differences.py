@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -51,9 +51,19 @@ def _members(title: str, noun: str, found: Members) -> Iterator[Text]:
     for sign, names in (("-", found.gone), ("+", found.new)):
         if names:
             yield Text.assemble("  ", (sign, _STYLE[sign]), f" {name_list(map(clean, names))}")
-    for members, rows in alike(found.changed):
-        yield Text.assemble("  ", (name_list(map(clean, members)), "bold"))
-        yield from _rows(rows, indent=4)
+    yield from changed_lines(found.changed, indent=2)
+
+
+def changed_lines(changed: Mapping[str, tuple[Change, ...]], indent: int) -> Iterator[Text]:
+    """Show what changed in some members, those in which the same things did together.
+
+    Args:
+        changed: name → what differs.
+        indent: spaces before the names.
+    """
+    for members, rows in alike(changed):
+        yield Text.assemble(" " * indent, (name_list(map(clean, members)), "bold"))
+        yield from _rows(rows, indent=indent + 2)
 
 
 def _rows(rows: Sequence[Sequence[Change]], indent: int) -> list[Text]:

@@ -7,6 +7,7 @@ from functools import singledispatch
 from rich.text import Text
 
 from sgdeploy.console.live import STYLES, counted
+from sgdeploy.console.replans import replan_lines
 from sgdeploy.console.text import clean, duration
 from sgdeploy.deploy.events import (
     Completion,
@@ -17,6 +18,7 @@ from sgdeploy.deploy.events import (
     Outcome,
     ProcessFailed,
     RankState,
+    Replanned,
     Step,
 )
 from sgdeploy.words import name_list, plural
@@ -88,6 +90,11 @@ def _completion(event: Completion) -> list[Text]:
     prompt, rest = event.prompt[:PROMPT_SHOWN], len(event.prompt) - PROMPT_SHOWN
     more = f" and {plural(rest, 'character')} more" if rest > 0 else ""
     return [Text.assemble((head, "green"), f": {clean(prompt)!r}{more} → {clean(event.text)!r}")]
+
+
+@event_lines.register
+def _replan(event: Replanned) -> list[Text]:
+    return replan_lines(event.fates)
 
 
 @event_lines.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Group
@@ -15,7 +16,7 @@ from sgdeploy.console.text import clean, duration, grid, untimed
 from sgdeploy.words import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console as Terminal
 
@@ -178,6 +179,20 @@ class LiveBoard:
                 refresh_per_second=4,
             )
             self._live.start()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Give the terminal away for the body of the ``with``, for a question; what is heard meanwhile is kept."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                picture = self._picture
+            if live is not None and picture is not None:
+                self.open(picture)
 
     def hear(self, event: Event) -> None:
         """Take one event in; it shows at the next redraw."""

@@ -10,7 +10,7 @@ from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.records import read_records
 from sgdeploy.errors import StateError
-from sgdeploy.plan.model import Plan
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
 from sgdeploy.words import name_list, plural
 
@@ -18,6 +18,18 @@ from sgdeploy.words import name_list, plural
 def covers(plan: Plan, other: Plan) -> bool:
     """Tell whether whoever looks where a plan says also looks everywhere where the other one says."""
     return _places(other) <= _places(plan)
+
+
+def moved(plan: Plan, before: Plan) -> bool:
+    """Tell whether a host that both plans have is reached another way, or has another run folder, than before."""
+    ways = {place[0]: place for place in _places(plan)}
+    return any(place[0] in ways and place != ways[place[0]] for place in _places(before))
+
+
+def dropped(plan: Plan, before: Plan) -> tuple[PlanHost, ...]:
+    """Give the hosts that only the plan before has."""
+    names = {host.host for host in plan.hosts}
+    return tuple(host for host in before.hosts if host.host not in names)
 
 
 def _places(plan: Plan) -> set[tuple[object, ...]]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from sgdeploy.health import states
+
+if TYPE_CHECKING:
+    from sgdeploy.deploy.replan import Replan
 
 State: TypeAlias = states.State
 
@@ -171,6 +174,18 @@ class SplitProgress(Event):
     def ended(self) -> bool:
         """Whether nothing is left to do."""
         return self.files >= self.of_files
+
+
+@dataclass(frozen=True)
+class Replanned(Event):
+    """What becomes of what runs, where it is not all as planned; told before anything is touched."""
+
+    kind: ClassVar[str] = "replan"
+    fates: Replan
+
+    def to_json(self) -> dict[str, Any]:
+        """Give what ``Replan.to_json`` gives, its kind first."""
+        return {"event": self.kind, **self.fates.to_json()}
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from sgdeploy.plan.model import PlanHost
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,14 @@ class UpOptions:
         keep: leave what was started running when bring-up fails.
         only: selectors of what to start (``router``, ``prefill/long``); empty for everything.
         secrets: value of every secret variable that the plan names.
-        remember: called once, right before the first process may start: whatever runs from then on has to be found by
-            its name, also where the command is interrupted in the middle of a start.
+        remember: called right before the first process may start or end, and where what runs is taken up: whatever runs
+            from then on has to be found by its name, also where the command is interrupted in the middle of a start.
+            More than one call does no harm.
+        yes: what runs and would have to end for this plan ends without a question.
+        confirm: asks the operator, None where there is nobody to ask.
+        also: hosts of an earlier plan, on which something may still run; those that cannot be reached are told.
+        anew: selectors of what restarts whatever it does, empty for everything; None for nothing.
+        recorded: the plan is the one on record; the one at hand only says where to look.
     """
 
     owner: Owner
@@ -60,6 +68,11 @@ class UpOptions:
     only: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     remember: Callable[[], None] = _nothing
+    yes: bool = False
+    confirm: Callable[[str], Awaitable[bool]] | None = None
+    also: tuple[PlanHost, ...] = ()
+    anew: tuple[str, ...] | None = None
+    recorded: bool = False
 
 
 @dataclass(frozen=True)

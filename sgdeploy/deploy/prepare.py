@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sgdeploy.deploy.events import HostState, Note, Tell
 from sgdeploy.deploy.fleet import Answers, Fleet
@@ -38,8 +38,18 @@ def require(answers: Answers, doing: str, hint: str | None = NOTHING_CHANGED) ->
     raise kind(f"{doing} failed on {plural(count, 'host')}", answers.faults, hint=hint)
 
 
-async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
+GIVEN_BACK = frozenset({"hugepages-tight", "shm-small"})
+"""Findings about memory that is free now: where something ends before the start, it is no measure."""
+
+
+async def preflight(fleet: Fleet, plan: Plan, tell: Tell, leaving: Mapping[str, Collection[int]]) -> None:
     """Look at every host and hold it against the plan; warnings are told, errors end the command.
+
+    Args:
+        fleet: the open hosts.
+        plan: what is to be started.
+        tell: hears warnings.
+        leaving: host → pids of what is stopped before the start: what they hold is free by then.
 
     Raises:
         PreflightError: with every error of every host.
@@ -50,8 +60,12 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell) -> None:
     ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)})
     require(ports, "looking for taken ports")
     facts = _facts(fleet, gathered)
-    listening = {name: result["listening"] for name, result in ports.results.items()}
-    findings = check(plan, facts, listening)
+    listening = {
+        name: [row for row in result["listening"] if row.get("pid") not in leaving.get(name, ())]
+        for name, result in ports.results.items()
+    }
+    found = check(plan, facts, listening)
+    findings = [each for each in found if not (each.host in leaving and each.code in GIVEN_BACK)]
     doubts: dict[tuple[str, str | None], list[str]] = {}
     for finding in findings:
         if finding.level == "warning":
@@ -107,8 +121,8 @@ async def clear_stale(fleet: Fleet, records: Records, task: Task, tell: Tell) ->
 
 
 async def push(fleet: Fleet, task: Task) -> Answers:
-    """Write run folders, the plan, scripts and files on every host of a task, and give what each host said."""
-    plan, hosts = task.plan, {host.host for host in task.hosts}
+    """Write run folders, the plan, scripts and files where a task needs them, and give what each host said."""
+    plan = task.plan
     shipped = {file.source: _shipped(file.source) for host in plan.hosts for file in host.files}
     body = plan.to_json()
     scripts: dict[str, dict[str, str]] = {host.host: {} for host in plan.hosts}
@@ -123,7 +137,7 @@ async def push(fleet: Fleet, task: Task) -> Answers:
             "files": [{"path": f.path, "mode": f.mode, "base64": shipped[f.source]} for f in host.files],
         }
 
-    return await fleet.ask("prepare", arguments, hosts=[name for name in scripts if name in hosts], limit=120.0)
+    return await fleet.ask("prepare", arguments, hosts=task.written, limit=120.0)
 
 
 def _shipped(source: str) -> str:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sgdeploy.deploy.fleet import Fleet, Refusal
 from sgdeploy.errors import HostFault
+from sgdeploy.health.states import Exit
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json
 from sgdeploy.words import plural
@@ -26,6 +27,7 @@ class RecordedProcess:
         pids: all living descendants, itself included.
         seconds: since its start, by the host's own clock, or None where that is not on record.
         log: absolute path of its log on the host.
+        rebooted: the host was booted anew since its start.
     """
 
     id: str
@@ -36,6 +38,16 @@ class RecordedProcess:
     pids: tuple[int, ...]
     seconds: float | None
     log: str
+    rebooted: bool = False
+
+    @property
+    def ending(self) -> str:
+        """Say how it ended: ``exit code 3``, ``killed by SIGKILL (9)``."""
+        if self.rebooted:
+            return "gone, its host was booted anew"
+        if self.exit is None:
+            return "ended, and nobody saw how"
+        return Exit(self.exit.get("code"), self.exit.get("signal")).text()
 
 
 @dataclass(frozen=True)
@@ -192,13 +204,13 @@ def _parse(host: str, result: Json, plans: _Plans, *, now: float) -> HostRecords
         host=host,
         launch=result.get("launch"),
         plan=plan,
-        processes=tuple(_process(host, record, now) for record in result.get("processes", [])),
+        processes=tuple(_process(host, r, now, result.get("boot_id")) for r in result.get("processes", [])),
         orphans=tuple(Orphan(row["pid"], row["title"]) for row in result.get("unrecorded") or ()),
         damaged=damaged,
     )
 
 
-def _process(host: str, record: Json, now: float) -> RecordedProcess:
+def _process(host: str, record: Json, now: float, boot_id: str | None) -> RecordedProcess:
     return RecordedProcess(
         id=record["id"],
         host=host,
@@ -208,4 +220,5 @@ def _process(host: str, record: Json, now: float) -> RecordedProcess:
         pids=tuple(record.get("pids") or ()),
         seconds=None if record.get("wall") is None else max(0.0, now - record["wall"]),
         log=record.get("log", ""),
+        rebooted=record.get("boot_id") not in {None, boot_id},
     )

@@ -1,34 +1,37 @@
-"""What one `up` has to start, given what is on record: pure, so that every refusal is a test."""
+"""What one `up` has to do, given what is on record: pure, so that every refusal is a test."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sgdeploy.deploy.records import RecordedProcess, Records
+from sgdeploy.deploy.parts import Part
+from sgdeploy.deploy.records import Records
+from sgdeploy.deploy.replan import Replan, replan
 from sgdeploy.errors import RemoteError, StateError, UnrecordedError
 from sgdeploy.plan.model import Plan, PlanHost, Process
-from sgdeploy.plan.selector import selected_units
-from sgdeploy.words import plural
-
-SHOWN = 4
-"""Host names shown in one message before it says only how many there are."""
+from sgdeploy.words import name_list, plural
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be started.
+    """What is to be done.
 
     Attributes:
         plan: the whole plan.
-        stages: units to start, stage by stage.
-        running: processes of other units that run already.
-        launch_id: of what runs already, so that the records stay one launch; None where nothing runs.
+        fates: what becomes of each unit.
+        stages: units to start, stage by stage, in the plan's stages.
+        running: processes of units that go on as they are.
+        launch_id: of what goes on, so that the records stay one launch; None where nothing does.
+        parts: host → what has to end there first.
     """
 
     plan: Plan
+    fates: Replan
     stages: tuple[tuple[str, ...], ...]
     running: tuple[Process, ...]
     launch_id: str | None
+    parts: Mapping[str, Part]
 
     @property
     def units(self) -> frozenset[str]:
@@ -56,15 +59,61 @@ class Task:
         """Whether the whole plan runs once this is started."""
         return len(self.processes) + len(self.running) == len(self.plan.processes)
 
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Hosts that get the plan: those on which something starts, or goes on under another one."""
+        stale = {process.host for process in self.running} & {*self.fates.stale}
+        wanted = {host.host for host in self.hosts} | stale
+        return tuple(host.host for host in self.plan.hosts if host.host in wanted)
 
-def make_task(plan: Plan, only: tuple[str, ...], records: Records) -> Task:
-    """Decide what is to be started.
+    @property
+    def watched(self) -> Plan:
+        """The plan cut down to what is to be ready in the end: who was left out may be broken."""
+        processes = self.plan.of_units({*self.units, *self.fates.of("keep")})
+        return self.plan.model_copy(update={"processes": processes})
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to start, to end or to write."""
+        return not self.units and not self.parts and not self.written
+
+
+def make_task(plan: Plan, only: tuple[str, ...], records: Records, *, anew: Collection[str] | None = None) -> Task:
+    """Decide what is to be done.
+
+    Args:
+        plan: that is wanted.
+        only: selectors of what is asked about; empty for everything.
+        records: what the hosts have.
+        anew: selectors of what has to restart whatever it does; None for nothing.
 
     Raises:
         RemoteError: a host did not give its records.
         UnrecordedError: something runs that no record names.
-        StateError: something that was asked for runs already, or what runs was started from another plan.
+        StateError: a part was asked for, and the rest was started from another plan.
         UsageError: a selector means nothing.
+    """
+    refuse_unknown(plan, records)
+    fates = replan(plan, records, only, anew=anew)
+    if only:
+        _refuse_a_mixture(plan, fates)
+    starting = {*fates.of("start", "restart")}
+    parts = _parts(plan, records, fates.going)
+    return Task(
+        plan=plan,
+        fates=fates,
+        stages=tuple(tuple(unit for unit in stage if unit in starting) for stage in plan.stages),
+        running=plan.of_units(fates.of("keep")),
+        launch_id=_launch_that_goes_on(records, parts),
+        parts=parts,
+    )
+
+
+def refuse_unknown(plan: Plan, records: Records) -> None:
+    """Go no further where it is not known what runs.
+
+    Raises:
+        RemoteError, UnrecordedError: as ``make_task``.
     """
     if records.refusals:
         message = f"{plural(len(records.refusals), 'host')} did not give their records"
@@ -72,35 +121,31 @@ def make_task(plan: Plan, only: tuple[str, ...], records: Records) -> Task:
     if records.orphans:
         message = f"processes of {plan.name} without a record run on {plural(len(records.orphans), 'host')}"
         raise UnrecordedError(message, records.orphans, hint="nothing was changed on any host")
-    units = set(selected_units(plan, only))
-    living = list(records.living)
-    unit_of = {process.id: process.unit for process in plan.processes}
-    in_the_way = [process for process in living if unit_of.get(process.id) in units or process.id not in unit_of]
-    if in_the_way or (living and not only):
-        raise _already(plan, in_the_way or living, only)
-    other = [recorded for recorded in records.plans if recorded.digest != plan.digest]
-    if living and other:
+
+
+def _refuse_a_mixture(plan: Plan, fates: Replan) -> None:
+    other = [unit.unit for unit in fates.units if unit.fate == "leave" and unit.living and unit.changed]
+    if other:
         raise StateError(
-            f"what runs was started from another plan ({other[0].digest[:19]}…) than this profile gives now",
-            hint=f"`sgdeploy down {plan.name}` first, then `sgdeploy up` with the whole profile",
+            f"{name_list(other)} {'was' if len(other) == 1 else 'were'} started from another plan than this profile "
+            "gives now, and --only leaves it out",
+            hint=f"`sgdeploy diff` with the whole profile of {plan.name} shows what differs; `sgdeploy up` without "
+            "--only changes all of it",
         )
-    alive = {process.id for process in living}
-    hosts = {process.host for process in living}
-    ids = [str(found.launch["id"]) for name, found in records.hosts.items() if name in hosts and found.launch]
-    return Task(
-        plan=plan,
-        stages=tuple(s for stage in plan.stages if (s := tuple(unit for unit in stage if unit in units))),
-        running=tuple(process for process in plan.processes if process.id in alive),
-        launch_id=ids[0] if ids else None,
-    )
 
 
-def _already(plan: Plan, living: list[RecordedProcess], only: tuple[str, ...]) -> StateError:
-    hosts = sorted({process.host for process in living})
-    shown = ", ".join(hosts[:SHOWN]) + (" …" if len(hosts) > SHOWN else "")
-    words = "".join(f" --only {selector}" for selector in only)
-    return StateError(
-        f"{plan.name}: {len(living)} of its processes already run on {plural(len(hosts), 'host')} ({shown})",
-        hint=f"look at them with `sgdeploy status {plan.name}`, or stop them first with "
-        f"`sgdeploy down {plan.name}{words}`",
-    )
+def _launch_that_goes_on(records: Records, parts: Mapping[str, Part]) -> str | None:
+    for name, there in records.hosts.items():
+        ending = parts[name].living if name in parts else ()
+        if there.launch and any(process.id not in ending for process in there.living):
+            return str(there.launch["id"])
+    return None
+
+
+def _parts(plan: Plan, records: Records, going: Collection[str]) -> dict[str, Part]:
+    """Give what ends, host by host; on hosts where nothing else is on record all of it goes."""
+    if not going:
+        return {}
+    found = {name: there for name, there in records.hosts.items() if there.processes}
+    parts = {name: Part.of(there, there.plan or plan, going) for name, there in found.items()}
+    return {name: part for name, part in parts.items() if part.ids}

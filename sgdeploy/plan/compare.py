@@ -112,13 +112,23 @@ def compare(before: Plan, after: Plan, part: Part | None = None) -> Difference:
     return Difference(whole, hosts, processes)
 
 
-def process_changes(before: Process, after: Process) -> tuple[Change, ...]:
-    """Tell what differs between two processes, their names aside."""
+def process_changes(before: Process, after: Process, without: Collection[str] = ()) -> tuple[Change, ...]:
+    """Tell what differs between two processes, their names aside, and some fields."""
     fields = {name for name in type(before).model_fields if getattr(before, name) != getattr(after, name)}
+    fields -= set(without)
     changes = _changes(_process(before, fields), _process(after, fields))
     if not changes and fields & {"argv", "in_run_dir"}:
         return (Change("words of the command", shlex.join(before.argv), shlex.join(after.argv)),)
     return changes
+
+
+def host_changes(before: PlanHost, after: PlanHost, fields: Collection[str]) -> tuple[Change, ...]:
+    """Tell what differs between two hosts in some fields."""
+    chosen = set(fields)
+    return _changes(
+        dict(_leaves(before.model_dump(mode="json", include=chosen))),
+        dict(_leaves(after.model_dump(mode="json", include=chosen))),
+    )
 
 
 def _members(before: Collection[str], after: Collection[str], changed: Mapping[str, tuple[Change, ...]]) -> Members:

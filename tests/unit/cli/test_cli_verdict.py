@@ -18,12 +18,14 @@ from sgdeploy.errors import (
     HostsError,
     LeftoverError,
     LockedError,
+    NotRunningError,
     PreflightError,
     ProfileError,
     RemoteError,
     SgdeployError,
     StartupError,
     StateError,
+    UnconfirmedError,
     UnrecordedError,
     UsageError,
     WaitTimeoutError,
@@ -48,6 +50,8 @@ FAMILY: dict[SgdeployError, int] = {
     WaitTimeoutError("x", []): 7,
     StateError("x"): 8,
     UnrecordedError("x", []): 8,
+    UnconfirmedError("x"): 8,
+    NotRunningError("x"): 9,
     CancelledRunError("x"): 130,
 }
 

@@ -73,6 +73,7 @@ class FakeNode:
         calls: every operation in the order in which it came, with its arguments.
         living: ids that run.
         stubborn: ids that no signal ends.
+        ended: ids that have ended and are on record, and how (None: nobody saw it).
         lost: why it does not answer any more, until it is opened again; being refused by a loss loses a host.
     """
 
@@ -82,6 +83,7 @@ class FakeNode:
     script: Sequence[Json | LostHostError] = field(default_factory=list)
     living: set[str] = field(default_factory=set)
     stubborn: set[str] = field(default_factory=set)
+    ended: dict[str, Json | None] = field(default_factory=dict)
     plan: Json | None = None
     locked_by: Json | None = None
     listening: list[Json] = field(default_factory=list)
@@ -97,6 +99,7 @@ class FakeNode:
     clock_ahead: float = 0.0
     workers: list[str] = field(default_factory=list)
     on_call: Callable[[str], None] = lambda _op: None
+    on_start: Callable[[], None] = lambda: None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     watched: asyncio.Event = field(default_factory=asyncio.Event)
     hello: Json = field(default_factory=lambda: {"time": 1000.0, "python": "3.11.7"})
@@ -128,6 +131,7 @@ class FakeNode:
         self._refuse(op)
         if op == "start":
             self.launch = arguments["launch"]
+            self.on_start()
             for process in arguments["processes"]:
                 self.living.add(process["id"])
                 self.begun.set()
@@ -184,14 +188,21 @@ class FakeNode:
         return {}
 
     def _clear(self, arguments: Json) -> Json:
-        if arguments.get("ids") is None:
+        gone = arguments.get("ids")
+        self.ended = {name: end for name, end in self.ended.items() if gone is not None and name not in gone}
+        if gone is None:
             self.plan = self.launch = None
         return {}
 
     def _records(self, _arguments: Json) -> Json:
-        rows = [
+        rows: list[Json] = [
             {"id": name, "pid": 7, "alive": True, "exit": None, "pids": [7], "wall": 990.0, "log": "x.log"}
             for name in sorted(self.living)
+        ]
+        rows += [
+            {"id": name, "pid": 8, "alive": False, "exit": end, "pids": [], "wall": 990.0, "log": "x.log"}
+            for name, end in self.ended.items()
+            if name not in self.living
         ]
         found = {"plan": self.plan, "processes": rows, "unrecorded": self.orphans}
         return {"launch": self.launch or ({"id": "l1"} if self.living else None), **found}
@@ -205,6 +216,8 @@ class FakeNode:
     def _signal(self, arguments: Json) -> Json:
         if arguments["signal"] == "KILL" or arguments["scope"] == "main":
             self.living -= set(arguments["ids"]) - self.stubborn
+            if not self.living:
+                self.begun.clear()
         return {"signalled": [7]}
 
     def _await_gone(self, arguments: Json) -> Json:

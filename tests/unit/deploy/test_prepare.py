@@ -21,7 +21,7 @@ async def test_a_doubt_about_many_hosts_is_one_note(monkeypatch: pytest.MonkeyPa
     findings.append(Finding("clock", "warning", "h2", "late", "wait"))
     monkeypatch.setattr(prepare, "check", lambda *_: findings)
     monkeypatch.setattr(prepare, "parse", lambda *_, **__: SimpleNamespace())
-    await prepare.preflight(Fleet(dict(cluster(plan).nodes)), plan, heard)
+    await prepare.preflight(Fleet(dict(cluster(plan).nodes)), plan, heard, {})
     notes = [event for event in heard.events if isinstance(event, Note)]
     assert [(note.message, note.hosts) for note in notes] == [("old kernel", ("h1", "h2", "h3")), ("late", ("h2",))]
 
@@ -31,6 +31,6 @@ async def test_facts_that_no_kernel_gives_are_the_hosts_fault_and_not_ours() -> 
     hosts = cluster(plan)
     hosts.nodes["h2"].gathered = {"files": {"/proc/sys/net/ipv4/ip_local_reserved_ports": "many"}}
     with pytest.raises(PreflightError, match="the facts of 1 host cannot be read") as caught:
-        await prepare.preflight(Fleet(dict(hosts.nodes)), plan, Heard())
+        await prepare.preflight(Fleet(dict(hosts.nodes)), plan, Heard(), {})
     assert [fault.host for fault in caught.value.faults] == ["h2"]
     assert "'many'" in caught.value.faults[0].reason

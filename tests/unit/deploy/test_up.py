@@ -16,7 +16,6 @@ from sgdeploy.errors import (
     PreflightError,
     RemoteError,
     StartupError,
-    StateError,
     UnrecordedError,
     WaitTimeoutError,
 )
@@ -122,16 +121,6 @@ async def test_a_held_lock_is_explained_and_nothing_is_written() -> None:
     with pytest.raises(LockedError, match=r"ann@desk \(pid 5\).*`sgdeploy up y.yaml`"):
         await up(plan, hosts, Heard(), up_options())
     assert "prepare" not in hosts.nodes["h2"].ops()
-
-
-async def test_running_processes_are_never_started_over() -> None:
-    plan = make_plan()
-    hosts = cluster(plan)
-    hosts.nodes["h2"].living = {"demo/native/h2"}
-    hosts.nodes["h2"].plan = plan.to_json()
-    with pytest.raises(StateError, match="1 of its processes already run on 1 host"):
-        await up(plan, hosts, Heard(), up_options())
-    assert "lock" not in hosts.nodes["h1"].ops()
 
 
 async def test_a_host_that_cannot_be_written_leaves_no_host_half_started() -> None:

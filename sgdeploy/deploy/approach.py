@@ -1,0 +1,133 @@
+"""Before anything is touched: hosts open, what runs is known, the change is shown and agreed to, the locks are held."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+
+from sgdeploy.deploy.events import HostState, Note, Replanned, Tell
+from sgdeploy.deploy.fleet import Fleet, open_fleet
+from sgdeploy.deploy.lock import lock_leads
+from sgdeploy.deploy.options import UpOptions
+from sgdeploy.deploy.records import Records, follow_records, read_records
+from sgdeploy.deploy.task import Task, make_task
+from sgdeploy.errors import NotRunningError, RemoteError, StateError, UnconfirmedError
+from sgdeploy.plan.model import Plan, PlanHost
+from sgdeploy.remote.base import Connector
+from sgdeploy.words import plural
+
+
+class Approach:
+    """The way of one command to its deployment.
+
+    Attributes:
+        plan: that is wanted; the one on record, where the command is about what runs.
+        fleet: open hosts: all of the plan, and those of earlier plans that could be reached.
+    """
+
+    def __init__(self, plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -> None:
+        """Keep what is wanted; nothing is opened yet."""
+        self.plan = plan
+        self.fleet = Fleet({})
+        self._connector = connector
+        self._tell = tell
+        self._options = options
+
+    async def connect(self) -> None:
+        """Open all hosts of the plan, or go no further; where an earlier plan decides, all that can be opened.
+
+        Raises:
+            RemoteError: a host could not be reached.
+        """
+        if self._options.recorded:
+            await self._open(self.plan.hosts)
+        else:
+            self.fleet = await open_fleet(self._connector, self.plan.hosts)
+            for name in self.fleet.sessions:
+                self._tell(HostState(name, "connected"))
+        await self._open(self._options.also)
+
+    async def _open(self, hosts: tuple[PlanHost, ...]) -> Collection[str]:
+        """Open hosts of which the plan has no need; who cannot be reached is told."""
+        opened = await self._connector.open_all(hosts) if hosts else None
+        if opened is None:
+            return ()
+        self.fleet.sessions.update(opened.sessions)
+        for name in opened.sessions:
+            self._tell(HostState(name, "connected"))
+        for fault in opened.faults:
+            what = f"cannot be asked whether {self.plan.name} still runs there from before: {fault.reason}"
+            self._tell(Note(what, "warning", (fault.host,), fault.hint))
+        return [fault.host for fault in opened.faults]
+
+    async def look(self) -> tuple[Records, Task]:
+        """Read what the hosts have on record, and decide what is to be done; nothing is changed.
+
+        Raises:
+            RemoteError, UnrecordedError, StateError, UsageError: as ``make_task``.
+            NotRunningError: the command is about what runs, and nothing does.
+        """
+        await self.fleet.compare_clocks()
+        records = await follow_records(self.fleet, self._open)
+        if self._options.recorded:
+            self.plan = self._on_record(records)
+        return records, self._task(records)
+
+    def _on_record(self, records: Records) -> Plan:
+        living = {process.host for process in records.living}
+        plans = [there.plan for name, there in records.hosts.items() if there.plan is not None and name in living]
+        if not plans:
+            raise NotRunningError(f"{self.plan.name}: nothing runs", hint="`sgdeploy up` with its profile starts it")
+        plan = plans[0]
+        if any(other.digest != plan.digest for other in plans):
+            raise StateError(
+                f"{plan.name} runs under more than one plan: a change of it was not carried through",
+                hint="`sgdeploy up` with its profile carries it through",
+            )
+        missing = [host.host for host in plan.hosts if not self.fleet.has(host.host)]
+        if missing:
+            raise RemoteError(f"{plural(len(missing), 'host')} of {plan.name} cannot be reached", ())
+        return plan
+
+    def _task(self, records: Records) -> Task:
+        return make_task(self.plan, self._options.only, records, anew=self._options.anew)
+
+    async def agree(self, task: Task) -> None:
+        """Show what becomes of what runs, and go on only where nothing that may be serving ends unasked.
+
+        Raises:
+            UnconfirmedError: there is nobody to ask, or the answer was no.
+        """
+        fates = task.fates
+        if not fates.runs or fates.same:
+            return
+        self._tell(Replanned(fates))
+        if not fates.disturbs or self._options.yes or self._options.dry_run:
+            return
+        units = ", ".join(unit.unit for unit in fates.units if unit.disturbs)
+        if self._options.confirm is None:
+            raise UnconfirmedError(
+                f"{units} of {self.plan.name} may be serving and would be stopped; nothing was changed",
+                hint="add --yes to do it, or call it on a terminal, which asks",
+            )
+        if not await self._options.confirm(f"stop what is named above ({units}) and start it as planned?"):
+            raise UnconfirmedError("nothing was changed on any host")
+
+    async def lock(self, stack: AsyncExitStack, agreed: Task) -> Task:
+        """Hold all locks until the stack ends, and decide once more: others may have been at work meanwhile.
+
+        Raises:
+            LockedError, NodeError: a lock cannot be had.
+            StateError: what runs is not what was looked at.
+        """
+        await lock_leads(stack, self.fleet, [self.plan], self._options.owner)
+        records = await read_records(self.fleet)
+        others = [plan for plan in records.plans if plan.lead_host.host != self.plan.lead_host.host]
+        await lock_leads(stack, self.fleet, others, self._options.owner)
+        task = self._task(records)
+        if [(unit.unit, unit.fate) for unit in task.fates.units] != [(u.unit, u.fate) for u in agreed.fates.units]:
+            raise StateError(
+                f"what runs of {self.plan.name} has changed while it was looked at; this command has changed nothing",
+                hint="run it again",
+            )
+        return task

@@ -1,0 +1,40 @@
+"""What has to end before something new begins: stopped in order, proven gone, its records away."""
+
+from __future__ import annotations
+
+from sgdeploy.deploy.events import Tell
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.options import Owner
+from sgdeploy.deploy.parts import tidy_parts
+from sgdeploy.deploy.stop import Stopped, Stopper
+from sgdeploy.deploy.task import Task
+from sgdeploy.errors import LeftoverError
+from sgdeploy.words import plural
+
+
+async def make_room(fleet: Fleet, task: Task, tell: Tell, owner: Owner) -> None:
+    """Stop the parts of a task that end, each under the plan that it was started from.
+
+    Raises:
+        LeftoverError: something could not be proven gone; its records are kept, and nothing may be started beside it.
+    """
+    plans = {part.plan.digest: part.plan for part in task.parts.values()}
+    found = Stopped()
+    for digest, plan in plans.items():
+        parts = {name: part for name, part in task.parts.items() if part.plan.digest == digest}
+        stopper = Stopper(fleet, plan, tell)
+        living = {name: part.living for name, part in parts.items()}
+        stopped = await stopper.stop(living, grace=plan.limits.grace, now=False)
+        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
+        audit = (str(owner), f"stopped for a change: {' '.join(sorted(task.fates.going))}")
+        tidied = await tidy_parts(stopper, gone, keep_records=False, audit=audit)
+        for outcome in (stopped, tidied):
+            found.leftovers += outcome.leftovers
+            found.faults += outcome.faults
+    if not found.proven:
+        raise LeftoverError(
+            f"{task.plan.name}: not proven gone on {plural(len(found.hosts), 'host')}; nothing new was started",
+            found.leftovers,
+            found.faults,
+            hint="mend what is named and run the same command again: it goes on where this stopped",
+        )
