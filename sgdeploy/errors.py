@@ -1,8 +1,9 @@
 """The family of errors. Each knows its exit code; only the command line turns one into an exit.
 
 Exit codes (all commands): 0 done or ready; 1 (status) degraded or starting, (diff) different; 2 profile or
-inventory wrong; 3 preflight; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed; 7 time
-ran out; 8 what runs or is on record does not fit; 9 down; 70 our own fault; 130 interrupted.
+inventory wrong; 3 preflight; 4 locked by another; 5 a host could not be reached or obeyed; 6 a process failed,
+(diagnose) something is wrong; 7 time ran out; 8 what runs or is on record does not fit; 9 down; 70 our own fault;
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -97,6 +98,27 @@ class LockedError(SgdeployError):
 
 
 @dataclass(frozen=True)
+class Cause:
+    """What is behind a failure, as far as the logs tell (docs/diagnosis.md).
+
+    Attributes:
+        rule: id of the rule.
+        process: the one at fault, its id in the plan.
+        host: inventory name, "" where unknown.
+        cause: a sentence.
+        next: what to do.
+        evidence: ``path:line | text``, the telling line first.
+    """
+
+    rule: str
+    process: str
+    host: str
+    cause: str
+    next: str
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ProcessFault:
     """How one process failed.
 
@@ -108,6 +130,7 @@ class ProcessFault:
         log: the log's path on the host.
         seconds_to_report: from the death as the node saw it to our report, where known.
         symptom: its own log says that it lost a peer: another process is the cause.
+        cause: what its log tells of the reason behind it, None where nobody has looked or it says nothing.
     """
 
     process: str
@@ -117,10 +140,15 @@ class ProcessFault:
     log: str = ""
     seconds_to_report: float | None = None
     symptom: bool = False
+    cause: Cause | None = None
 
 
 class StartupError(SgdeployError):
-    """A process died or failed during bring-up; carries each one that did, the first cause first."""
+    """A process died or failed during bring-up; carries each one that did, the first cause first.
+
+    Attributes:
+        causes: what the logs tell, the first cause on top; empty until somebody has read them.
+    """
 
     exit_code = 6
 
@@ -128,6 +156,7 @@ class StartupError(SgdeployError):
         """Keep the faults beside the headline."""
         super().__init__(message, hint=hint)
         self.faults = tuple(faults)
+        self.causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,7 +170,11 @@ class Missing:
 
 
 class WaitTimeoutError(SgdeployError):
-    """One of the two clocks (overall or stall) ran out; says which and who is missing."""
+    """One of the two clocks (overall or stall) ran out; says which and who is missing.
+
+    Attributes:
+        causes: what the logs tell, the first cause on top; empty until somebody has read them.
+    """
 
     exit_code = 7
 
@@ -149,6 +182,7 @@ class WaitTimeoutError(SgdeployError):
         """Keep who is missing beside the headline."""
         super().__init__(message, hint=hint)
         self.missing = tuple(missing)
+        self.causes: tuple[Cause, ...] = ()
 
 
 class StateError(SgdeployError):

@@ -25,11 +25,13 @@ the truth about every rank, nothing left behind.
   sgdeploy plan my.yaml                see what would run where
   sgdeploy up my.yaml                  bring it up and wait
   sgdeploy status NAME, down NAME      look at it, take it down
+  sgdeploy diagnose NAME               name the cause of a failure
 """
 _EPILOG = """\b
 Exit codes: 0 done or ready; 1 (status) degraded or starting, (diff) different; 2 profile, inventory or
 command line wrong; 3 hosts do not fit the plan; 4 locked by another; 5 a host could not be reached or obeyed;
-6 a process failed; 7 time ran out; 8 what runs or is on record does not fit; 9 down; 70 our own fault; 130 interrupted.
+6 a process failed, (diagnose) something is wrong; 7 time ran out; 8 what runs or is on record does not fit; 9 down;
+70 our own fault; 130 interrupted.
 """
 
 

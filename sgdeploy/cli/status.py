@@ -18,6 +18,7 @@ EXAMPLES = """
   sgdeploy status dsv3                    one of them, rank by rank
   sgdeploy status my.yaml                 by profile, from any machine that has it
   sgdeploy status dsv3 --json | jq .state
+  sgdeploy status dsv3 --advice           what its token usage, queue and memory say about its settings
 """.lstrip("\n")
 
 
@@ -31,6 +32,10 @@ class Options(Changes, Json):
             metavar="NAME|PROFILE", show_default="all that are known", help=TARGET_HELP, autocompletion=complete.targets
         ),
     ] = None
+    advice: Annotated[
+        bool,
+        typer.Option("--advice", help="Also say what the figures of each server in its log mean for its settings."),
+    ] = False
 
 
 def status(desk: Desk, options: Options) -> None:
@@ -41,14 +46,17 @@ def status(desk: Desk, options: Options) -> None:
     from sgdeploy.cli.run import run
     from sgdeploy.cli.targets import UNKNOWN, all_known, resolve
     from sgdeploy.cli.work import ask, ask_all, verdict
+    from sgdeploy.errors import UsageError
 
     console = desk.open(options)
     if options.target is not None:
         target = resolve(desk, options.target, options)
         console.advise(target.warnings)
-        found = run(desk, console, ask(desk, target.plan))
+        found = run(desk, console, ask(desk, target.plan, advise=options.advice))
         console.status(found)
         raise typer.Exit(verdict([found]))
+    if options.advice:
+        raise UsageError("--advice is about one deployment", hint="name it: `sgdeploy status NAME --advice`")
     plans = [known.plan for known in all_known(desk)]
     if not plans:
         console.say(f"no deployment is known on this machine: {UNKNOWN}")

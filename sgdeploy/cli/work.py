@@ -27,6 +27,7 @@ from sgdeploy.remote.waits import together
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
+    from sgdeploy.deploy.diagnose import Diagnosed
     from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan, PlanHost
 
@@ -151,13 +152,24 @@ async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptio
         registry(desk).forget(plan.name)
 
 
-async def ask(desk: Desk, plan: Plan) -> DeploymentStatus:
-    """Run ``status``.
+async def look_into(plan: Plan) -> Diagnosed:
+    """Run ``diagnose`` over the hosts of a plan.
+
+    Raises:
+        SgdeployError: as ``diagnose_deployment`` does.
+    """
+    from sgdeploy.deploy.diagnose import diagnose_deployment
+
+    return await diagnose_deployment(plan, connector())
+
+
+async def ask(desk: Desk, plan: Plan, *, advise: bool = False) -> DeploymentStatus:
+    """Run ``status``, with advice on the settings where that is wanted.
 
     Raises:
         SgdeployError: as ``status`` does.
     """
-    found = await status_case.status(plan, connector(), desk.secrets_of(plan))
+    found = await status_case.status(plan, connector(), desk.secrets_of(plan), advise=advise)
     if started_elsewhere(desk, plan) is None:
         return found
     what = "the profile has changed: it was started last on other hosts or in other run folders"

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from sgdeploy.console.caret import problem_json, problem_lines, summary
 from sgdeploy.console.faults import error_json, error_lines, in_full
+from sgdeploy.console.findings import diagnosis_lines
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard, Picture, RankPicture
 from sgdeploy.console.plans import host_lines, plan_lines
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sgdeploy.deploy.events import DeploymentStatus
+    from sgdeploy.diagnose.model import Diagnosis
     from sgdeploy.plan.model import Plan
     from sgdeploy.plan.part import Part
     from sgdeploy.problems import Problem
@@ -254,6 +256,10 @@ class Console:
     def status(self, status: DeploymentStatus) -> None:
         """Write what is known of one deployment."""
         self.show(status.to_json(), status_lines(status, width=_width(self._out)))
+
+    def diagnosis(self, found: Diagnosis, unreachable: dict[str, str]) -> None:
+        """Write what a diagnosis found."""
+        self.show({**found.to_json(), "unreachable": unreachable}, diagnosis_lines(found, unreachable))
 
     def overview(self, statuses: Sequence[DeploymentStatus]) -> None:
         """Write one row per deployment; in JSON mode one object per line."""

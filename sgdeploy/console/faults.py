@@ -10,10 +10,12 @@ from typing import Any
 from rich.text import Text
 
 from sgdeploy.console.caret import problem_json, problem_lines, summary
+from sgdeploy.console.findings import cause_lines
 from sgdeploy.console.lines import evidence_lines, failure_lines, hint_lines, short
 from sgdeploy.console.text import clean, grid
 from sgdeploy.errors import (
     CancelledRunError,
+    Cause,
     HostFault,
     HostsError,
     LeftoverError,
@@ -73,10 +75,12 @@ def _details(error: SgdeployError, shown: Collection[str]) -> Iterable[Text]:
     match error:
         case StartupError(faults=faults):
             yield from _processes(faults, shown)
+            yield from _causes(error.causes, [fault.process for fault in _in_full(faults)])
         case WaitTimeoutError(missing=missing):
             rows = [(clean(m.host), short(m.process), clean(m.phase), clean(m.line)) for m in missing[:_MISSING]]
             yield from grid(rows, indent=2)
             yield from _also_missing(missing[_MISSING:])
+            yield from _causes(error.causes, ())
         case LeftoverError(leftovers=leftovers, faults=hosts):
             yield from (Text(f"  {clean(left.host)}: {clean(left.what)}") for left in leftovers)
             yield from _hosts(hosts)
@@ -119,10 +123,11 @@ def _anywhere(text: str, host: str) -> str:
 
 def _processes(faults: Sequence[ProcessFault], shown: Collection[str]) -> Iterable[Text]:
     """Name what is worth a look, with its log unless that stands on the screen; of the others, how many and where."""
-    full = [fault for number, fault in enumerate(faults) if in_full(number, symptom=fault.symptom)]
+    full = _in_full(faults)
     for fault in full:
         lines = failure_lines(fault.process, fault.host, fault.reason, fault.seconds_to_report)
         lines += _gist(fault) if fault.process in shown else evidence_lines(fault.lines, fault.log)
+        lines += [] if fault.cause is None else cause_lines(fault.cause)
         yield from (Text.assemble("  ", line) for line in lines)
     groups: dict[tuple[str, bool], list[str]] = {}
     for fault in faults:
@@ -131,6 +136,19 @@ def _processes(faults: Sequence[ProcessFault], shown: Collection[str]) -> Iterab
     for (reason, symptom), hosts in groups.items():
         why = ", having lost a peer" if symptom else ""
         yield Text(f"  {len(hosts)} more failed on {_names(hosts)}: {clean(reason)}{why}")
+
+
+def _in_full(faults: Sequence[ProcessFault]) -> list[ProcessFault]:
+    return [fault for number, fault in enumerate(faults) if in_full(number, symptom=fault.symptom)]
+
+
+def _causes(causes: Sequence[Cause], told: Collection[str]) -> Iterable[Text]:
+    """Give the causes that stand below no process yet, each with the process at fault."""
+    for cause in causes:
+        if cause.process not in told:
+            host = f" on {clean(cause.host)}" if cause.host else ""
+            yield Text.assemble("  ", (short(cause.process), "bold"), host)
+            yield from cause_lines(cause, indent=4)
 
 
 def _gist(fault: ProcessFault) -> list[Text]:
@@ -152,6 +170,8 @@ def error_json(error: SgdeployError) -> dict[str, Any]:
         body["problems"] = [problem_json(problem) for problem in error.problems]
     if isinstance(error, (NodeError, LostHostError)):
         body["faults"] = [asdict(error.fault)]
+    if isinstance(error, (StartupError, WaitTimeoutError)):
+        body["causes"] = [asdict(cause) for cause in error.causes]
     for name in _LISTS:
         if hasattr(error, name):
             body[name] = [asdict(item) for item in getattr(error, name)]

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from sgdeploy.console.board import STATES
+from sgdeploy.console.findings import cause_lines
 from sgdeploy.console.live import STYLES, counted
 from sgdeploy.console.table import Column, table
 from sgdeploy.console.text import below, clean, duration, grid, untimed
-from sgdeploy.words import plural
+from sgdeploy.words import name_list, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sgdeploy.deploy.events import DeploymentStatus, ProcessStatus
+    from sgdeploy.diagnose.advice import Advice
 
 _PROCESS = (
     Column("HOST"),
@@ -54,9 +56,28 @@ def status_lines(status: DeploymentStatus, *, width: int | None) -> list[Text]:
         facts = [("front door", clean(status.front_door)), ("digest", clean(status.digest))]
         lines += grid(facts, width=width, indent=2)
     lines += _disturbances(status)
+    for cause in status.causes:
+        lines += [Text.assemble("  ", (below(cause.process, cause.host), "bold"), f" on {clean(cause.host)}")]
+        lines += cause_lines(cause, indent=4)
     if status.processes and status.state != "down":
         lines += [Text(), *table(_PROCESS, map(_row, status.processes), width=width)]
-    return lines
+    return lines + _advice(status.advice)
+
+
+def _advice(found: Iterable[Advice]) -> list[Text]:
+    """Say what figures mean; what is the same on many servers is told once."""
+    groups: dict[tuple[str, str], list[Advice]] = {}
+    for each in found:
+        groups.setdefault((each.meaning, each.setting), []).append(each)
+    lines = []
+    for (meaning, setting), same in groups.items():
+        names = clean(name_list(each.process for each in same))
+        lines += [
+            Text.assemble(("advice: ", "cyan"), (names, "bold"), f": {clean(same[0].figure)}"),
+            Text(f"  {clean(meaning)}"),
+            Text.assemble("  ", ("change: ", "cyan"), clean(setting)),
+        ]
+    return [Text(), *lines] if lines else []
 
 
 def _disturbances(status: DeploymentStatus) -> list[Text]:

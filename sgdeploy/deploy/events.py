@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from sgdeploy.diagnose.advice import Advice
+from sgdeploy.errors import Cause
 from sgdeploy.health import states
 
 if TYPE_CHECKING:
@@ -234,6 +236,8 @@ class DeploymentStatus:
         locked_by: who is at work on it now, "" for nobody.
         processes: one row per process, plan order.
         front_door: ``http://address:port``.
+        causes: what the logs tell of processes that failed, the first cause on top.
+        advice: what the figures of its servers say about its settings, where that was asked for.
     """
 
     name: str
@@ -244,6 +248,8 @@ class DeploymentStatus:
     locked_by: str
     processes: tuple[ProcessStatus, ...]
     front_door: str
+    causes: tuple[Cause, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Give plain JSON values."""

@@ -28,6 +28,7 @@ class RecordedProcess:
         seconds: since its start, by the host's own clock, or None where that is not on record.
         log: absolute path of its log on the host.
         rebooted: the host was booted anew since its start.
+        offset: size of the log before the start.
     """
 
     id: str
@@ -39,6 +40,7 @@ class RecordedProcess:
     seconds: float | None
     log: str
     rebooted: bool = False
+    offset: int = 0
 
     @property
     def ending(self) -> str:
@@ -221,4 +223,5 @@ def _process(host: str, record: Json, now: float, boot_id: str | None) -> Record
         seconds=None if record.get("wall") is None else max(0.0, now - record["wall"]),
         log=record.get("log", ""),
         rebooted=record.get("boot_id") not in {None, boot_id},
+        offset=record.get("offset") or 0,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
+from sgdeploy.deploy.advice import advice
 from sgdeploy.deploy.completion import NoCompletionError, complete
+from sgdeploy.deploy.diagnose import causes
 from sgdeploy.deploy.events import DeploymentStatus, Event, ProcessStatus
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import describe
@@ -20,7 +23,9 @@ LOOK = 6.0
 """Seconds that the hosts are listened to: a leader that is well answers /health after one second, a busy one later."""
 
 
-async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -> DeploymentStatus:
+async def status(
+    plan: Plan, connector: Connector, secrets: Mapping[str, str], *, advise: bool = False
+) -> DeploymentStatus:
     """Look at a deployment.
 
     The plan that is judged is the one on record on the hosts; the given one only says where to look, and is compared.
@@ -30,6 +35,7 @@ async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -
         plan: the profile's plan now, or the one remembered.
         connector: opens the hosts.
         secrets: values of secret variables where known (an API key, for the completion).
+        advise: whether to look at the figures of its servers as well.
 
     Raises:
         RemoteError: no host at all could be reached.
@@ -52,7 +58,10 @@ async def status(plan: Plan, connector: Connector, secrets: Mapping[str, str]) -
         running = records.plans[0] if records.plans else plan
         watch = await _look(fleet, running, records)
         wrong = await _completion(fleet, running, watch, unreachable, secrets)
-        return _report(running, plan, records, watch, unreachable, await _owner(fleet, plan), wrong)
+        found = _report(running, plan, records, watch, unreachable, await _owner(fleet, plan), wrong)
+        if any(row.state == "failed" for row in found.processes):
+            found = replace(found, causes=await causes(fleet, running, records))
+        return replace(found, advice=await advice(fleet, running, records)) if advise else found
     finally:
         await connector.close_all()
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from sgdeploy.deploy.approach import Approach
+from sgdeploy.deploy.diagnose import explain
 from sgdeploy.deploy.events import Note, Outcome, Step, Tell
 from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.options import UpOptions
@@ -209,6 +210,8 @@ class _Attempt:
         except Exception as error:
             if isinstance(error, StartupError) and self.blames_kept_router(error):
                 raise
+            with suppress(asyncio.CancelledError):  # who interrupts here does without the explanation
+                await explain(error, self.fleet, self.plan)
             if self.options.keep:
                 self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))
             else:

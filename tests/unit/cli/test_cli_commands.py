@@ -34,6 +34,7 @@ class Hosts:
     ups: list[tuple[Plan, UpOptions]] = field(default_factory=list)
     downs: list[tuple[Plan, DownOptions]] = field(default_factory=list)
     secrets: list[Mapping[str, str]] = field(default_factory=list)
+    advised: list[bool] = field(default_factory=list)
     before_start: SgdeployError | None = None
     in_the_start: SgdeployError | None = None
     after_start: SgdeployError | None = None
@@ -66,9 +67,12 @@ class Hosts:
         found = self.running.pop(plan.name, None)
         tell(Outcome("stopped" if found else "nothing", f"{plan.name} is down", 0.5))
 
-    async def status(self, plan: Plan, _connector: Connector, secrets: Mapping[str, str]) -> DeploymentStatus:
+    async def status(
+        self, plan: Plan, _connector: Connector, secrets: Mapping[str, str], *, advise: bool
+    ) -> DeploymentStatus:
         """Play the use case `status`."""
         self.secrets.append(secrets)
+        self.advised.append(advise)
         state = self.states.get(plan.name, "ready" if plan.name in self.running else "down")
         if isinstance(state, SgdeployError):
             raise state
@@ -385,3 +389,13 @@ def test_warnings_never_mix_with_the_one_object_of_a_plan(call: Call, home: Path
     assert found.code == 0
     assert "warning: " in found.err
     assert Plan.from_json(json.loads(found.out)).name == "tiny"
+
+
+def test_advice_is_asked_for_one_deployment(call: Call, hosts: Hosts) -> None:
+    call("up", "tiny.yaml")
+    assert call("status", "tiny", "--advice").code == 0
+    assert call("status", "tiny").code == 0
+    assert hosts.advised == [True, False]
+    found = call("status", "--advice")
+    assert (found.code, found.out) == (2, "")
+    assert "sgdeploy status NAME --advice" in found.err

@@ -72,6 +72,7 @@ class FakeNode:
     Attributes:
         calls: every operation in the order in which it came, with its arguments.
         living: ids that run.
+        logs: lines by id.
         stubborn: ids that no signal ends.
         ended: ids that have ended and are on record, and how (None: nobody saw it).
         lost: why it does not answer any more, until it is opened again; being refused by a loss loses a host.
@@ -98,6 +99,7 @@ class FakeNode:
     on_loss: Callable[[], object] = lambda: None
     clock_ahead: float = 0.0
     workers: list[str] = field(default_factory=list)
+    logs: dict[str, list[str]] = field(default_factory=dict)
     on_call: Callable[[str], None] = lambda _op: None
     on_start: Callable[[], None] = lambda: None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -206,6 +208,11 @@ class FakeNode:
         ]
         found = {"plan": self.plan, "processes": rows, "unrecorded": self.orphans}
         return {"launch": self.launch or ({"id": "l1"} if self.living else None), **found}
+
+    def _logs(self, arguments: Json) -> Json:
+        ids = arguments["ids"] if arguments["ids"] is not None else list(self.logs)
+        found = {name: self.logs.get(name, []) for name in ids}
+        return {"logs": {name: {"path": f"/logs/{name}", "lines": lines, "size": 1} for name, lines in found.items()}}
 
     def _gather(self, _arguments: Json) -> Json:
         return self.gathered

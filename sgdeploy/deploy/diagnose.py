@@ -1,0 +1,167 @@
+"""`diagnose` over hosts: both ends of every log through the node helpers, then the same rules as for files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sgdeploy.deploy.confirm import confirmed, kernel_logs
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.records import RecordedProcess, Records, follow_records, read_records
+from sgdeploy.diagnose.judge import judge
+from sgdeploy.diagnose.model import Diagnosis, Finding, ProcessLog
+from sgdeploy.diagnose.reading import Reading, read
+from sgdeploy.engine.diagnosis import diagnosis_rules
+from sgdeploy.errors import (
+    Cause,
+    HostFault,
+    ProcessFault,
+    RemoteError,
+    StartupError,
+    UsageError,
+    WaitTimeoutError,
+)
+from sgdeploy.health.states import Exit
+from sgdeploy.plan.model import Plan, PlanHost, Process
+from sgdeploy.remote.base import Connector, LostHostError, NodeError, NodeSession
+from sgdeploy.remote.waits import together
+
+END_LINES = 4000
+"""Lines at the end of a log that are read, of at most 1 MiB; its begin is read for 1 MiB."""
+
+LIMIT = 20.0
+"""Seconds that reading the logs may take when a command that failed asks for it."""
+
+MOST = 3
+"""So many causes go into an error."""
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What was found, and whom nobody could ask."""
+
+    diagnosis: Diagnosis
+    unreachable: Mapping[str, str]
+
+
+async def diagnose_deployment(plan: Plan, connector: Connector) -> Diagnosed:
+    """Read the logs of a deployment, running or not, and find what is wrong.
+
+    Raises:
+        RemoteError: no host at all could be reached.
+        UsageError: there is no log on any host.
+    """
+    try:
+        opened = await connector.open_all(plan.hosts)
+        if not opened.sessions:
+            raise RemoteError("no host could be reached", opened.faults)
+        fleet = Fleet(opened.sessions)
+        faults = list(opened.faults)
+
+        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
+            more = await connector.open_all(hosts)
+            fleet.sessions.update(more.sessions)
+            faults.extend(more.faults)
+            return [fault.host for fault in more.faults]
+
+        records = await follow_records(fleet, open_more)
+        running = records.plans[0] if records.plans else plan
+        diagnosis = await _diagnosis(fleet, running, records)
+        if not diagnosis.seen:
+            raise UsageError(f"no log of {plan.name} is on any of its hosts", hint="it was never started there")
+        return Diagnosed(diagnosis, _reasons([*faults, *records.faults]))
+    finally:
+        await connector.close_all()
+
+
+async def explain(error: Exception, fleet: Fleet, plan: Plan) -> None:
+    """Put what the logs tell into an error about processes; where they cannot be read it stays as it is."""
+    if not isinstance(error, (StartupError, WaitTimeoutError)):
+        return
+    try:
+        diagnosis = await asyncio.wait_for(_diagnosis(fleet, plan, await read_records(fleet)), LIMIT)
+    except (asyncio.TimeoutError, NodeError, LostHostError):
+        return
+    error.causes = causes_of(diagnosis)
+    if isinstance(error, StartupError):
+        by_process = {cause.process: cause for cause in error.causes}
+        error.faults = tuple(_with_cause(fault, by_process.get(fault.process)) for fault in error.faults)
+
+
+async def causes(fleet: Fleet, plan: Plan, records: Records) -> tuple[Cause, ...]:
+    """Give what the logs of a deployment tell, none where they cannot be read in time."""
+    try:
+        return causes_of(await asyncio.wait_for(_diagnosis(fleet, plan, records), LIMIT))
+    except asyncio.TimeoutError:
+        return ()
+
+
+def causes_of(diagnosis: Diagnosis) -> tuple[Cause, ...]:
+    """Give the first few causes, for errors and statuses."""
+    return tuple(map(_cause, diagnosis.findings[:MOST]))
+
+
+def _cause(found: Finding) -> Cause:
+    shown = tuple(f"{each.path}:{each.line} | {each.text}" for each in found.evidence)
+    return Cause(found.rule, found.process, found.host, found.cause, found.next, shown)
+
+
+def _with_cause(fault: ProcessFault, cause: Cause | None) -> ProcessFault:
+    return fault if cause is None else replace(fault, cause=cause)
+
+
+def _reasons(faults: Sequence[HostFault]) -> dict[str, str]:
+    return {fault.host: fault.reason for fault in faults}
+
+
+async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
+    """Read all logs, judge, and look on the hosts for what confirms it."""
+    rules = diagnosis_rules()
+    readings: list[Reading] = []
+
+    async def of_host(host: str) -> None:
+        session = fleet.sessions[host]
+        recorded = {each.id: each for each in records.hosts[host].processes} if host in records.hosts else {}
+        for process in plan.on_host(host):
+            try:
+                log = await process_log(session, process, recorded.get(process.id))
+            except (NodeError, LostHostError):
+                return
+            if log is not None:
+                readings.append(read(log, rules))
+
+    await together(*(of_host(host.host) for host in plan.hosts if fleet.has(host.host)))
+    order = {process.id: number for number, process in enumerate(plan.processes)}
+    readings.sort(key=lambda reading: order[reading.log.process])
+    diagnosis = judge(readings, rules)
+    kernels = await kernel_logs(fleet, diagnosis, records)
+    if kernels:
+        diagnosis = judge([*readings, *(read(log, rules) for log in kernels)], rules)
+    return await confirmed(fleet, diagnosis)
+
+
+async def process_log(session: NodeSession, process: Process, record: RecordedProcess | None) -> ProcessLog | None:
+    """Read the begin and the end of one log; None where there is none."""
+    where = {"run_dir": session.host.run_dir, "ids": [process.id] if record else None}
+    offset = record.offset if record else 0
+    name = process.id if record else process.key
+    begin = (await session.call("logs", {**where, "since_offset": offset}))["logs"].get(name)
+    if begin is None or (record is None and not begin["lines"]):
+        return None
+    lines = list(enumerate(begin["lines"], 1))
+    end = (await session.call("logs", {**where, "tail": END_LINES}))["logs"].get(name, begin)
+    if end["size"] > begin["size"]:
+        # What lies between is not read, and nobody counts its lines: those of the end have no number.
+        lines += [(0, line) for line in end["lines"]]
+    return ProcessLog(
+        process=process.id,
+        lines=lines,
+        path=begin["path"],
+        host=process.host,
+        role=process.role,
+        unit=process.unit,
+        alive=record.alive if record else None,
+        exit=Exit(record.exit.get("code"), record.exit.get("signal")) if record and record.exit else None,
+        listens={name: port for name, port in process.listens.items() if port is not None},
+    )
