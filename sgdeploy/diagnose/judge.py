@@ -68,12 +68,12 @@ class _Case:
                 each.at if each.at is not None else _NEVER,
             )
 
-        ordered = sorted((each for each in found if each.level != "note"), key=rank)
+        # Within a log the order of lines is sure; across logs there are only their stamps.
+        best = _one_each(sorted((each for each in found if each.level != "note"), key=_in_its_log))
+        ordered = sorted(best, key=rank)
         first = ordered[0] if ordered else None
         causes = [each for each in ordered if each is first or (each.level == "cause" and first)]
-        causes = _one_each(causes)
-        rest = _one_each([each for each in ordered if each not in causes and each.process not in _names(causes)])
-        rest = [self._waits(each, first) for each in rest]
+        rest = [self._waits(each, first) for each in ordered if each not in causes]
         notes = [*(each for each in found if each.level == "note"), *self._own_kills(causes)]
         return Diagnosis(tuple(causes), tuple(rest), tuple(notes), tuple(_seen(each) for each in self.readings))
 
@@ -151,8 +151,8 @@ _POINTING = {
 """Leads that point at another process: they do not explain their own."""
 
 
-def _names(found: Iterable[Finding]) -> set[str]:
-    return {each.process for each in found}
+def _in_its_log(each: Finding) -> tuple[int, bool, int]:
+    return LEVELS.index(each.level), each.rule not in _COMPARED, each.evidence[0].line
 
 
 def _one_each(found: Iterable[Finding]) -> list[Finding]:

@@ -20,6 +20,9 @@ def by_the_kernel(readings: Sequence[Reading], found: Sequence[Finding]) -> list
     for kernel in (each for each in readings if each.kind == "kernel"):
         killed: dict[str, Hit] = {}
         for hit in kernel.hits:
+            if hit.rule.id != "oom-kill":
+                result.append(finding(kernel, hit))
+                continue
             killed[hit.values.get("pid", hit.line)] = hit
         for hit in killed.values():
             result = _taken(kernel, hit, readings, result)

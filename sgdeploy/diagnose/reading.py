@@ -21,7 +21,7 @@ HITS: Final = 200
 """So many hits of one log are kept; what comes first is what matters."""
 
 _HEAD = 300
-_ROUTER = re.compile(r"\bsmg::|\bsglang_router\b|\bStarting router on\b")
+_ROUTER = re.compile(r"\bsmg::|\bsglang_router|\bStarting router on\b|\[Router \(Rust\)\]")
 _KERNEL = re.compile(r"\binvoked oom-killer\b|\boom-kill:|^\[ *\d+\.\d+\] |\bkernel: ")
 _ENGINE = re.compile(r"\bserver_args\s*=|\bsglang[./]")
 _LEAVING = re.compile(r"\bSIGTERM received\b|\bGracefully exiting\b|\bINFO: +Shutting down\b|\bShutdownReq\b")

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_PREFIX = re.compile(
+    r"^(?:\d+: |\[\d+,\d+\]<std(?:out|err)>: ?|\[rank\d+\]: (?!\[?[IWEF]\d{4} )|[\w.-]+ +\| "
+    r"|\([\w ]+pid=\d+[^)]*\) )"
+)
 _FULL = re.compile(
-    r"^\W{0,3}(?P<date>\d{4}-\d\d-\d\d)[ T](?P<time>\d\d:\d\d:\d\d)(?P<part>[.,]\d+)?[^\s\]]*\s*"
+    r"^(?:\[[A-Z][^\]]*\] )?\W{0,3}(?P<date>\d{4}-\d\d-\d\d)[ T](?P<time>\d\d:\d\d:\d\d)(?P<part>[.,]\d+)?[^\s\]]*\s*"
     r"(?P<tag>[A-Z]{2,3}\d+(?: [A-Z]{2,3}\d+)*)?\]?"
 )
 _GLOG = re.compile(r"^(?:\[rank(?P<rank>\d+)\]:)?\[?[IWEF](?P<date>\d{4}) (?P<time>\d\d:\d\d:\d\d)(?P<part>\.\d+)?")
@@ -28,8 +32,9 @@ class Stamp:
 
 
 def plain(line: str) -> str:
-    """Take terminal colours out of a line."""
-    return _COLOUR.sub("", line) if "\x1b" in line else line
+    """Take off what terminals (colours) and launchers (``[rank1]: ``, ``0: ``, ``pod-0 | ``) put around a line."""
+    line = _COLOUR.sub("", line) if "\x1b" in line else line
+    return _PREFIX.sub("", line)
 
 
 def stamp(line: str, year: int | None = None) -> Stamp | None:
