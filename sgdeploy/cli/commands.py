@@ -48,6 +48,7 @@ class Loaded:
 
 COMMANDS = (
     Command("up", "Bring a deployment up and wait until every rank is ready."),
+    Command("wait", "Go on waiting until what runs is ready."),
     Command("diff", "Show what `up` would make of what runs."),
     Command("status", "Tell how deployments are, by asking their hosts."),
     Command("diagnose", "Read logs and name the first cause over all ranks."),

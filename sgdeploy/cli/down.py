@@ -57,7 +57,7 @@ def down(desk: Desk, options: Options) -> None:
     Only processes on record are stopped. Where nothing runs it says so and ends with 0.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import Target, resolve, the_only_one
+    from sgdeploy.cli.targets import one_or_the_only
     from sgdeploy.cli.work import owner, take_down
     from sgdeploy.deploy.options import DownOptions
     from sgdeploy.errors import UsageError
@@ -65,11 +65,7 @@ def down(desk: Desk, options: Options) -> None:
     console = desk.open(options)
     if options.now and options.grace is not None:
         raise UsageError("--now and --grace contradict each other")
-    if options.target is None:
-        only = the_only_one(desk)
-        target = Target(only.plan, only.profile)
-    else:
-        target = resolve(desk, options.target, options)
+    target = one_or_the_only(desk, options.target, options)
     wanted = DownOptions(
         owner(desk),
         options.grace,

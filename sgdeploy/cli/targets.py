@@ -159,6 +159,18 @@ def resolve(desk: Desk, text: str, changes: Changes) -> Target:
     return Target(found.plan, found.profile)
 
 
+def one_or_the_only(desk: Desk, text: str | None, changes: Changes) -> Target:
+    """Find what runs, or would run; the only deployment known where none is named.
+
+    Raises:
+        UsageError, ProfileError, StateError: as in ``resolve`` and ``the_only_one``.
+    """
+    if text is not None:
+        return resolve(desk, text, changes)
+    only = the_only_one(desk)
+    return Target(only.plan, only.profile)
+
+
 def profile_of(desk: Desk, text: str, changes: Changes) -> Target:
     """Compile what `up` is about: a profile by its path, or the profile of a deployment that is known by name.
 

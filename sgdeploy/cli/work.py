@@ -18,6 +18,7 @@ from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
+from sgdeploy.deploy import wait as wait_case
 from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.errors import SgdeployError, StateError
@@ -90,6 +91,16 @@ async def difference(desk: Desk, console: Console, plan: Plan) -> Replan:
 
     options = UpOptions(owner(desk), also=await hosts_of_before(desk, console, plan))
     return await diff_case.diff(plan, connector(), tell, options)
+
+
+async def wait_for(desk: Desk, console: Console, plan: Plan, timeout: float | None) -> None:
+    """Run ``wait``.
+
+    Raises:
+        SgdeployError: as ``wait`` does.
+    """
+    options = UpOptions(owner(desk), timeout=timeout, secrets=desk.secrets_of(plan), recorded=True)
+    await wait_case.wait(plan, connector(), console.tell, options)
 
 
 async def hosts_of_before(desk: Desk, console: Console, plan: Plan) -> tuple[PlanHost, ...]:

@@ -11,7 +11,7 @@ from sgdeploy.deploy.lock import lock_leads
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.records import Records, follow_records, read_records
 from sgdeploy.deploy.task import Task, make_task
-from sgdeploy.errors import NotRunningError, RemoteError, StateError, UnconfirmedError
+from sgdeploy.errors import HostFault, NotRunningError, RemoteError, StateError, UnconfirmedError
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
 from sgdeploy.words import plural
@@ -32,6 +32,7 @@ class Approach:
         self._connector = connector
         self._tell = tell
         self._options = options
+        self._away: dict[str, HostFault] = {}
 
     async def connect(self) -> None:
         """Open all hosts of the plan, or go no further; where an earlier plan decides, all that can be opened.
@@ -45,19 +46,16 @@ class Approach:
             self.fleet = await open_fleet(self._connector, self.plan.hosts)
             for name in self.fleet.sessions:
                 self._tell(HostState(name, "connected"))
-        await self._open(self._options.also)
+        if self._options.also:
+            await self._open(self._options.also)
 
     async def _open(self, hosts: tuple[PlanHost, ...]) -> Collection[str]:
-        """Open hosts of which the plan has no need; who cannot be reached is told."""
-        opened = await self._connector.open_all(hosts) if hosts else None
-        if opened is None:
-            return ()
+        """Open hosts that may hold records, and give those that cannot be reached."""
+        opened = await self._connector.open_all(hosts)
         self.fleet.sessions.update(opened.sessions)
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))
-        for fault in opened.faults:
-            what = f"cannot be asked whether {self.plan.name} still runs there from before: {fault.reason}"
-            self._tell(Note(what, "warning", (fault.host,), fault.hint))
+        self._away.update({fault.host: fault for fault in opened.faults})
         return [fault.host for fault in opened.faults]
 
     async def look(self) -> tuple[Records, Task]:
@@ -71,22 +69,32 @@ class Approach:
         records = await follow_records(self.fleet, self._open)
         if self._options.recorded:
             self.plan = self._on_record(records)
+        self._refuse_or_tell_who_is_away()
         return records, self._task(records)
+
+    def _refuse_or_tell_who_is_away(self) -> None:
+        needed = [fault for host in self.plan.hosts if (fault := self._away.get(host.host))]
+        if needed:
+            message = f"{len(needed)} of {plural(len(self.plan.hosts), 'host')} could not be reached"
+            raise RemoteError(message, needed, hint="nothing was changed on any host")
+        for fault in self._away.values():
+            what = f"cannot be asked whether {self.plan.name} still runs there from before: {fault.reason}"
+            self._tell(Note(what, "warning", (fault.host,), fault.hint))
 
     def _on_record(self, records: Records) -> Plan:
         living = {process.host for process in records.living}
         plans = [there.plan for name, there in records.hosts.items() if there.plan is not None and name in living]
+        if not plans and self._away:
+            message = f"nothing of {self.plan.name} runs on the hosts that can be reached"
+            raise RemoteError(message, tuple(self._away.values()))
         if not plans:
             raise NotRunningError(f"{self.plan.name}: nothing runs", hint="`sgdeploy up` with its profile starts it")
         plan = plans[0]
         if any(other.digest != plan.digest for other in plans):
             raise StateError(
                 f"{plan.name} runs under more than one plan: a change of it was not carried through",
-                hint="`sgdeploy up` with its profile carries it through",
+                hint="`sgdeploy up` with its profile carries it through, where no other sgdeploy is at work on it now",
             )
-        missing = [host.host for host in plan.hosts if not self.fleet.has(host.host)]
-        if missing:
-            raise RemoteError(f"{plural(len(missing), 'host')} of {plan.name} cannot be reached", ())
         return plan
 
     def _task(self, records: Records) -> Task:

@@ -150,7 +150,20 @@ def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:
     Raises:
         PreflightError: names every variable that is missing or empty.
     """
-    missing = [name for name in plan.secret_names if not secrets.get(name)]
+    _check_secrets(plan.secret_names, secrets)
+
+
+def check_secret(name: str, secrets: Mapping[str, str]) -> None:
+    """Make sure that one secret has a value.
+
+    Raises:
+        PreflightError: it is missing or empty.
+    """
+    _check_secrets((name,), secrets)
+
+
+def _check_secrets(names: Collection[str], secrets: Mapping[str, str]) -> None:
+    missing = [name for name in names if not secrets.get(name)]
     if missing:
         raise PreflightError(
             f"{plural(len(missing), 'secret')} without a value",

@@ -8,7 +8,7 @@ checks and the hosts of other units restart nothing; they are written on record 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sgdeploy.deploy.records import RecordedProcess, Records
@@ -39,6 +39,7 @@ class UnitFate:
         hosts: where its processes live now.
         living: how many of its processes live.
         whole: all of it lives, so it may be serving; who stops it takes something away.
+        ended: how many of its processes were started and have ended.
     """
 
     unit: str
@@ -48,6 +49,7 @@ class UnitFate:
     hosts: tuple[str, ...] = ()
     living: int = 0
     whole: bool = False
+    ended: int = 0
 
     @property
     def disturbs(self) -> bool:
@@ -58,7 +60,13 @@ class UnitFate:
         """Give plain JSON values."""
         changed = {label: [change.to_json() for change in changes] for label, changes in (self.changed or {}).items()}
         head = {"unit": self.unit, "fate": self.fate, "reasons": list(self.reasons), "changed": changed}
-        return {**head, "hosts": list(self.hosts), "living": self.living, "disturbs": self.disturbs}
+        return {
+            **head,
+            "hosts": list(self.hosts),
+            "living": self.living,
+            "ended": self.ended,
+            "disturbs": self.disturbs,
+        }
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,7 @@ def _fate(plan: Plan, found: _Found, unit: str, begun: Collection[str], *, force
     living = _living(rows)
     processes = plan.of_units({unit})
     if not living:
-        return UnitFate(unit, "start", tuple(_ends(rows)))
+        return UnitFate(unit, "start", tuple(_ends(rows)), ended=len(rows))
     whole = {row.id for row in living if row.alive} >= {process.id for process in processes}
     reasons = [*_ends(rows), *_never_begun(processes, rows), *_out_of_place(processes, living)]
     reasons += [f"it belongs to {other}, which is started" for other in _served_by(processes, begun)]
@@ -187,7 +195,8 @@ def _fate(plan: Plan, found: _Found, unit: str, begun: Collection[str], *, force
     reasons += unread
     fate: Fate = "restart" if reasons or changed else "keep"
     hosts = tuple(dict.fromkeys(row.host for row in living))
-    return UnitFate(unit, fate, tuple(reasons), changed, hosts, len(living), whole)
+    ended = sum(not row.alive for row in rows)
+    return UnitFate(unit, fate, tuple(reasons), changed, hosts, len(living), whole, ended)
 
 
 def _left(plan: Plan, found: _Found, unit: str, begun: Collection[str]) -> UnitFate:
@@ -195,7 +204,7 @@ def _left(plan: Plan, found: _Found, unit: str, begun: Collection[str]) -> UnitF
     fate = _fate(plan, found, unit, begun, forced=False)
     if fate.fate == "keep":
         return fate
-    return UnitFate(unit, "leave", fate.reasons, fate.changed, fate.hosts, fate.living, fate.whole)
+    return replace(fate, fate="leave")
 
 
 def _gone(found: _Found, unit: str) -> UnitFate:

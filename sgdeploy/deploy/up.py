@@ -179,7 +179,13 @@ class _Attempt:
         status = f"`sgdeploy status {name}`"
         if not self.options.wait:
             await watch.hold(HOLD)
-            self.tell(Outcome("started", f"every process lives; {status} tells how far it is", self.run_of.seconds))
+            self.tell(
+                Outcome(
+                    "started",
+                    f"every process lives; `sgdeploy wait {name}` waits until it is ready",
+                    self.run_of.seconds,
+                )
+            )
             return
         if not self.task.complete:
             what = ", ".join([*self.options.only] or self.task.units) or "what was asked for"
@@ -235,7 +241,7 @@ class _Attempt:
             ended = ", and what had to end is stopped" if self.task.parts else ""
             return CancelledRunError(f"interrupted before {how}{ended}", hint=self._next_step(clean=clean))
         left = self.stages.not_begun
-        go_on = f"`sgdeploy up {name}` goes on with {name_list(left)}" if left else f"`sgdeploy up {name}` waits on"
+        go_on = f"`sgdeploy up {name}` goes on with {name_list(left)}" if left else f"`sgdeploy wait {name}` waits on"
         return CancelledRunError(
             "stopped waiting; what was started keeps running and is on record",
             hint=f"{go_on}, `sgdeploy status {name}` shows it, `sgdeploy down {name}` stops it",

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,16 +56,22 @@ class Ground:
         path.write_text(PROFILE.format(net=self.net, env=json.dumps({**QUICK, **env})) + extra)
         return path
 
-    def popen(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
-        """Start a command; its streams are pipes unless said otherwise."""
+    def popen(self, *words: str, before: Sequence[str] = (sys.executable,), **how: Any) -> subprocess.Popen[str]:
+        """Start a command; its streams are pipes unless said otherwise.
+
+        Args:
+            words: of the command, behind ``sgdeploy``.
+            before: the program that runs it, and its words.
+            how: more for ``subprocess.Popen``.
+        """
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        argv = [sys.executable, "-m", "sgdeploy", *words]
+        argv = [*before, "-m", "sgdeploy", *words]
         environ = {
             **os.environ,
             "XDG_STATE_HOME": str(self.folder / "state"),
             "PYTHONPATH": str(Path(sgdeploy.__file__).parents[1]),
         }
-        started = subprocess.Popen(argv, env=environ, text=True, **{**pipes, **streams})
+        started = subprocess.Popen(argv, env=environ, text=True, **{**pipes, **how})
         self.started.append(started)
         return started
 

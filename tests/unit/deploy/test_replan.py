@@ -147,7 +147,9 @@ def test_an_instance_of_which_a_rank_has_ended_is_replaced(
 def test_who_ended_as_a_whole_just_starts() -> None:
     plan = make_plan(2)
     found = replan(plan, on_record(plan, {process.id: {"code": 1} for process in plan.processes}))
-    assert of(found, "native") == UnitFate("native", "start", ("native/h1 on h1: exit code 1, and 1 other too",))
+    assert of(found, "native") == UnitFate(
+        "native", "start", ("native/h1 on h1: exit code 1, and 1 other too",), ended=2
+    )
 
 
 def test_a_half_started_instance_is_replaced() -> None:

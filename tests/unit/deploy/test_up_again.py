@@ -23,6 +23,7 @@ async def running(plan: Plan) -> FakeConnector:
     await up(plan, hosts, Heard(), up_options())
     for node in hosts.nodes.values():
         node.calls.clear()
+        node.watched.clear()
     return hosts
 
 
