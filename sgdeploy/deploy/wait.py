@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from sgdeploy.deploy.approach import Approach
+from sgdeploy.deploy.diagnose import explain
 from sgdeploy.deploy.events import Note, Outcome, Step, Tell
 from sgdeploy.deploy.lock import describe
 from sgdeploy.deploy.options import UpOptions
@@ -16,7 +17,7 @@ from sgdeploy.deploy.prove import Proof
 from sgdeploy.deploy.records import Records, read_records
 from sgdeploy.deploy.replan import Replan, replan
 from sgdeploy.deploy.watch import Watch, watching
-from sgdeploy.errors import CancelledRunError, StateError, WaitTimeoutError
+from sgdeploy.errors import CancelledRunError, StartupError, StateError, WaitTimeoutError
 from sgdeploy.plan.model import Plan, Process
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.waits import stop
@@ -74,15 +75,22 @@ class _Run:
         if plan.front_door.api_key is not None:
             check_secret(plan.front_door.api_key.variable, self._options.secrets)
         await self._somebody_starts(task.fates)
-        async with watching(approach.fleet, plan, self._tell) as watch:
-            watch.started(_on_record(plan, records))
-            self._step(3, "wait for every rank")
-            await self._unless_nobody_starts(self._until_ready(watch, plan))
-            proof = Proof(approach.fleet, plan, self._options.secrets, self._tell)
-            await proof.workers(watch)
-            self._step(4, "one completion through the front door")
-            await proof.completions(watch)
+        try:
+            async with watching(approach.fleet, plan, self._tell) as watch:
+                watch.started(_on_record(plan, records))
+                await self._prove(watch, plan)
+        except (StartupError, WaitTimeoutError) as error:
+            await explain(error, approach.fleet, plan)
+            raise
         self._tell(Outcome("ready", f"{plan.name} serves at {plan.front_door.url}", time.monotonic() - begin))
+
+    async def _prove(self, watch: Watch, plan: Plan) -> None:
+        self._step(3, "wait for every rank")
+        await self._unless_nobody_starts(self._until_ready(watch, plan))
+        proof = Proof(self.approach.fleet, plan, self._options.secrets, self._tell)
+        await proof.workers(watch)
+        self._step(4, "one completion through the front door")
+        await proof.completions(watch)
 
     def _step(self, number: int, title: str) -> None:
         self._tell(Step(number, STEPS, title))
