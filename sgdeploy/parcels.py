@@ -1,12 +1,15 @@
-"""Packages of ours that travel to hosts: their sources, and the form in which one runs there as a file.
+"""Packages of ours that travel to hosts: their sources, and the two forms in which one is a file there.
 
-The node helper needs no file: it goes through a pipe, in a form of its own (``sgdeploy.remote.channel``).
+An *archive* is a zipapp: any package, run once. A *joined* file is a plain script, for what starts hundreds of times on
+a host and is looked at by people: Python starts it some milliseconds sooner than a zipapp. The node helper needs no
+file: it goes through a pipe (``sgdeploy.remote.channel``).
 """
 
 from __future__ import annotations
 
 import io
 import zipfile
+from functools import cache
 
 from sgdeploy.paths import package_file
 
@@ -48,3 +51,21 @@ def archive(folder: str) -> bytes:
 
 def _entry(name: str, data: bytes) -> tuple[zipfile.ZipInfo, bytes, int]:
     return zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED
+
+
+@cache
+def shipped(name: str) -> str:
+    """Give the text of a file that goes to hosts, by its name in our package.
+
+    ``rehearse/engine.py`` is the package ``rehearse/engine``, joined; what is no package goes as it is.
+
+    Raises:
+        FileNotFoundError: it does not ship with sgdeploy.
+    """
+    try:
+        modules = sources(name.removesuffix(".py"))
+    except FileNotFoundError:
+        return package_file(name).read_text(encoding="utf-8")
+    from sgdeploy.joining import join
+
+    return join({module: source.decode() for module, source in modules.items()})

@@ -27,7 +27,7 @@ def data_dir(name: str) -> Path:
 
 
 def package_file(name: str) -> Path:
-    """Find a file inside the package that is sent to hosts, such as ``rehearse/engine.py``.
+    """Find a file inside the package that is sent to hosts.
 
     Raises:
         FileNotFoundError: the installation is broken.

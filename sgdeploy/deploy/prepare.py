@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping
 
+from sgdeploy import parcels
 from sgdeploy.deploy.events import HostState, Note, Tell
 from sgdeploy.deploy.fleet import Answers, Fleet
 from sgdeploy.deploy.records import Records
@@ -14,7 +15,6 @@ from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.parse import parse
 from sgdeploy.facts.preflight import check
 from sgdeploy.facts.wanted import gather_request, ports_request
-from sgdeploy.paths import package_file
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Json, LostHostError
 from sgdeploy.render.scripts import process_script
@@ -141,7 +141,7 @@ async def push(fleet: Fleet, task: Task) -> Answers:
 
 
 def _shipped(source: str) -> str:
-    return base64.b64encode(package_file(source).read_bytes()).decode("ascii")
+    return base64.b64encode(parcels.shipped(source).encode()).decode("ascii")
 
 
 def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:

@@ -62,7 +62,8 @@ class PlannedFile(Frozen):
 
     Attributes:
         path: relative to the host's run folder.
-        source: name of a file that ships with sgdeploy, relative to the package (``rehearse/engine.py``).
+        source: name of a file that ships with sgdeploy, relative to the package, as ``parcels.shipped`` gives it
+            (``rehearse/engine.py``).
         mode: permission bits in octal, ``0755``.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from sgdeploy.paths import package_file
+from sgdeploy.parcels import shipped
 from sgdeploy.plan.model import EnvValue, Plan, PlanHost, PlannedFile, Process
 from sgdeploy.render.environment import compiled, fill
 from sgdeploy.render.layout import component, inside, script_key
@@ -106,6 +106,6 @@ def shipped_text(file: PlannedFile) -> str:
         RenderError: it does not ship with sgdeploy.
     """
     try:
-        return package_file(inside(file.source, "shipped file")).read_text(encoding="utf-8")
+        return shipped(inside(file.source, "shipped file"))
     except FileNotFoundError as error:
         raise RenderError(str(error)) from error

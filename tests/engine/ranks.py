@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from sgdeploy.parcels import shipped
 from tests.engine import home
-from tests.kit.hosts import CHECKOUT, Lab
+from tests.kit.hosts import Lab
 from tests.kit.labhost import LabHost, wait_until
 
 HTTP_PORT = 30000
@@ -51,7 +52,7 @@ class Kind:
 
     Attributes:
         name: in messages.
-        command: the first words of its command line, up to the flags.
+        command: the first words of its command line, up to the flags; ``{folder}`` is that of the logs.
         env: variables of its own.
     """
 
@@ -63,7 +64,7 @@ class Kind:
 REAL = Kind("real", (str(home.PYTHON), "-m", "sglang.launch_server"), NOTHING)
 SIMULATED = Kind(
     "simulated",
-    ("python3", "-I", "-S", str(CHECKOUT / "sgdeploy" / "rehearse" / "engine.py")),
+    ("python3", "-I", "-S", "{folder}/engine.py"),
     {"SGDEPLOY_REHEARSE_SPEED": "0.5"},  # its phases must be longer than the time between two looks
 )
 
@@ -170,10 +171,12 @@ class Ranks:
         own = {"host": host.address, "port": str(HTTP_PORT), "model-path": str(home.MODEL)}
         cluster = {"nnodes": "2", "tp-size": "2", "dist-init-addr": meeting, "node-rank": str(node)}
         words = [word for name, value in {**own, **cluster, **FLAGS}.items() for word in (f"--{name}", value)]
+        (self.folder / "engine.py").write_text(shipped("rehearse/engine.py"), encoding="utf-8")
+        command = [word.format(folder=self.folder) for word in self.kind.command]
         path = self.folder / f"{self.kind.name}-{len(self.started)}-{host.name}.log"
         with path.open("wb") as log:
             popen = subprocess.Popen(
-                host.command([*self.kind.command, *words, *SWITCHES, *flags]),
+                host.command([*command, *words, *SWITCHES, *flags]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

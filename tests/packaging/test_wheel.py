@@ -67,7 +67,7 @@ def test_everything_that_is_needed_travels(installed: Installed) -> None:
         ours = {str(file.relative_to(ROOT)) for file in (ROOT / folder).rglob("*") if file.is_file()}
         assert ours
         assert {f"sgdeploy/_data/{name}" for name in ours} <= names
-    assert {"sgdeploy/py.typed", "sgdeploy/node/boot.py", "sgdeploy/rehearse/engine.py"} <= names
+    assert {"sgdeploy/py.typed", "sgdeploy/node/boot.py", "sgdeploy/rehearse/engine/__main__.py"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests/") or "__pycache__" in name]
 

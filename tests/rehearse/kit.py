@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ENGINE = Path(__file__).resolve().parents[2] / "sgdeploy" / "rehearse" / "engine.py"
+from sgdeploy.parcels import shipped
+
 PATIENCE = 20.0  # seconds; a bound for events that take milliseconds on an idle machine
 READY = "The server is fired up and ready to roll!"
 FAST = {"SGDEPLOY_REHEARSE_SPEED": "20", "SGDEPLOY_REHEARSE_HEALTH_SECONDS": "0.02"}
@@ -141,7 +142,10 @@ class Ranks:
         """Start one process; environment variables by keyword, over the fast defaults."""
         port = int(env.pop("port", "0")) or free_port(host)
         path = self.folder / f"{len(self.started)}.log"
-        argv = [sys.executable, "-I", "-S", str(ENGINE), "--model-path", "/models/tiny", "--host", host]
+        engine = self.folder / "engine.py"
+        if not engine.exists():
+            engine.write_text(shipped("rehearse/engine.py"), encoding="utf-8")
+        argv = [sys.executable, "-I", "-S", str(engine), "--model-path", "/models/tiny", "--host", host]
         with path.open("wb") as log:
             popen = subprocess.Popen(
                 [*argv, "--port", str(port), *flags],

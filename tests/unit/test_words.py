@@ -18,7 +18,7 @@ from sgdeploy.profile.hosts import expand
 from sgdeploy.words import name_list, number_list, plural
 
 PACKAGE = Path(sgdeploy.__file__).parent
-ALONE = {*PACKAGE.glob("node/*.py"), PACKAGE / "rehearse" / "engine.py"}
+ALONE = {*PACKAGE.glob("node/*.py"), *PACKAGE.glob("rehearse/engine/*.py")}
 """Programs for the hosts, which import nothing of ours."""
 
 
