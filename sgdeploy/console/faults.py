@@ -126,7 +126,9 @@ def _processes(faults: Sequence[ProcessFault], shown: Collection[str]) -> Iterab
     full = _in_full(faults)
     for fault in full:
         lines = failure_lines(fault.process, fault.host, fault.reason, fault.seconds_to_report)
-        lines += _gist(fault) if fault.process in shown else evidence_lines(fault.lines, fault.log)
+        told = fault.process in shown
+        if fault.cause is None or not told:
+            lines += _gist(fault) if told else evidence_lines(fault.lines, fault.log)
         lines += [] if fault.cause is None else cause_lines(fault.cause)
         yield from (Text.assemble("  ", line) for line in lines)
     groups: dict[tuple[str, bool], list[str]] = {}

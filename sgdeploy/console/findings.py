@@ -39,7 +39,7 @@ def cause_lines(cause: Cause, indent: int = 2) -> list[Text]:
     """Show a cause below the process that it is about."""
     space = " " * indent
     return [
-        Text.assemble(space, ("cause: ", "bold red"), clean(cause.cause), (f"  [{cause.rule}]", "dim")),
+        Text.assemble(space, ("cause: ", "bold red"), _said(cause), (f"  [{cause.rule}]", "dim")),
         *(Text.assemble(space, ("| ", "dim"), cut(clean(each), _SHOWN)) for each in cause.evidence[:1]),
         Text.assemble(space, ("next: ", "cyan"), clean(cause.next)),
     ]
@@ -48,11 +48,16 @@ def cause_lines(cause: Cause, indent: int = 2) -> list[Text]:
 def _finding(found: Finding, *, first: bool) -> list[Text]:
     word = "cause: " if first else "also wrong: "
     return [
-        Text.assemble((word, "bold red"), (clean(found.where), "bold"), f": {clean(found.cause)}"),
+        Text.assemble((word, "bold red"), (clean(found.where), "bold"), f": {_said(found)}"),
         *(_line(each) for each in found.evidence),
         Text.assemble("  ", ("next: ", "cyan"), clean(found.next)),
         Text(f"  rule {found.rule}; known from: {clean(found.source)}", "dim"),
     ]
+
+
+def _said(found: Finding | Cause) -> str:
+    """Give the sentence without the process that it begins with: that stands in front of it already."""
+    return clean(found.cause.removeprefix(f"{found.process} "))
 
 
 def _line(each: Evidence) -> Text:
@@ -64,11 +69,11 @@ def _grouped(word: str, found: Sequence[Finding]) -> Iterable[Text]:
     """Tell each sentence once, with all processes that it holds for."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for each in found:
-        sentence = each.cause.removeprefix(f"{each.process} ")
+        sentence = _said(each)
         groups.setdefault((each.rule, sentence), []).append(each)
     for (rule, sentence), same in groups.items():
         names = clean(name_list(dict.fromkeys(each.process for each in same)))
-        yield Text.assemble((word, "cyan"), f"{names}: {clean(sentence)}", (f"  [{rule}]", "dim"))
+        yield Text.assemble((word, "cyan"), f"{names}: {sentence}", (f"  [{rule}]", "dim"))
 
 
 def _phases(seen: Sequence[Seen]) -> Iterable[Text]:

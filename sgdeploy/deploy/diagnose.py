@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from sgdeploy.deploy.confirm import confirmed, kernel_logs
 from sgdeploy.deploy.fleet import Fleet
@@ -32,6 +33,8 @@ END_LINES = 4000
 
 LIMIT = 20.0
 """Seconds that reading the logs may take when a command that failed asks for it."""
+
+_LATE = "lags-behind"
 
 MOST = 3
 """So many causes go into an error."""
@@ -83,7 +86,8 @@ async def explain(error: Exception, fleet: Fleet, plan: Plan) -> None:
         diagnosis = await asyncio.wait_for(_diagnosis(fleet, plan, await read_records(fleet)), LIMIT)
     except (asyncio.TimeoutError, NodeError, LostHostError):
         return
-    error.causes = causes_of(diagnosis)
+    late = tuple(_cause(each) for each in diagnosis.notes if each.rule == _LATE)
+    error.causes = causes_of(diagnosis) or (late if isinstance(error, WaitTimeoutError) else ())
     if isinstance(error, StartupError):
         by_process = {cause.process: cause for cause in error.causes}
         error.faults = tuple(_with_cause(fault, by_process.get(fault.process)) for fault in error.faults)
@@ -145,7 +149,7 @@ async def process_log(session: NodeSession, process: Process, record: RecordedPr
     """Read the begin and the end of one log; None where there is none."""
     where = {"run_dir": session.host.run_dir, "ids": [process.id] if record else None}
     offset = record.offset if record else 0
-    name = process.id if record else process.key
+    name = process.id if record else PurePosixPath(process.log).stem
     begin = (await session.call("logs", {**where, "since_offset": offset}))["logs"].get(name)
     if begin is None or (record is None and not begin["lines"]):
         return None

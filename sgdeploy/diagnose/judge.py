@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sgdeploy.diagnose.instances import differences, instances
 from sgdeploy.diagnose.kernel import by_the_kernel
 from sgdeploy.diagnose.model import Diagnosis, Finding, ProcessLog, Seen
-from sgdeploy.diagnose.peers import midway, silent_peers, stuck, unexplained
+from sgdeploy.diagnose.peers import midway, rehome, silent_peers, stuck, unexplained
 from sgdeploy.diagnose.reading import Hit, Reading, read
 from sgdeploy.diagnose.words import finding, last_line, reasoned, shown
 from sgdeploy.engine.diagnosis import LEVELS, Rules, diagnosis_rules
@@ -44,8 +44,12 @@ class _Case:
         engines = [each for each in self.readings if each.kind == "engine"]
         servers = [each for each in self.readings if each.kind != "kernel"]
         hits = {each.log.process: list(counting(each)) for each in servers}
-        found = [each for reading in servers for each in _own(reading, hits[reading.log.process])]
         groups = instances(engines)
+        found = [
+            rehome(each, reading, groups) if each.rule == "faulty-rank" else each
+            for reading in servers
+            for each in _own(reading, hits[reading.log.process])
+        ]
         found += differences(groups, self.rules)
         found += silent_peers(groups, _told(found), hits, self.rules)
         found += stuck(groups, _told(found), self.rules)
@@ -53,7 +57,7 @@ class _Case:
         found += unexplained(servers, named, self.rules)
         found = by_the_kernel(self.readings, found)
         named = {each.process for each in found if each.level != "note"}
-        found += midway(engines, named, self.rules)
+        found += midway(groups, named, self.rules)
         return self._sorted(found)
 
     def _sorted(self, found: Sequence[Finding]) -> Diagnosis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from sgdeploy.diagnose.instances import missing_ranks, role
 from sgdeploy.diagnose.model import Finding
@@ -148,12 +149,59 @@ def _signal(ended: Exit | None) -> int | None:
     return ended.code - _SHELL if ended.code is not None and ended.code > _SHELL else ended.signal
 
 
-def midway(readings: Sequence[Reading], told: Collection[str], rules: Rules) -> Iterator[Finding]:
-    """Find logs of which it is not known whether their process lives, and that end before it was ready."""
-    for reading in readings:
-        known = reading.log.alive is not None or reading.log.exit is not None
-        if known or reading.came_up or reading.leaving or not reading.lines or reading.log.process in told:
-            continue
-        phase = reading.reached[-1].phase if reading.reached else "not yet at its arguments"
-        at = reading.last_at
-        yield reasoned(rules.sentence("stopped-midway"), reading, (last_line(reading),), at, phase=phase)
+def midway(groups: Sequence[Sequence[Reading]], told: Collection[str], rules: Rules) -> Iterator[Finding]:
+    """Find logs that end before their process was ready; of an instance the one that is furthest behind is at fault.
+
+    One that is known to live may just need its time: that is a note. One that is known to have ended is not asked.
+    """
+    for group in groups:
+        waiting = [each for each in group if _midway(each, told)]
+        behind = _behind(waiting) if len(waiting) == len(group) else None
+        ranks = ", ".join(str(rank) for rank in missing_ranks(group))
+        missing = f"; no log of node rank {ranks} is here" if ranks else ""
+        for reading in waiting:
+            shown, at = (last_line(reading),), reading.last_at
+            if reading is behind:
+                others = max((each for each in waiting if each is not behind), key=_progress)
+                sentence, values = rules.sentence("lags-behind"), {"others": _phase(others)}
+                found = reasoned(sentence, reading, shown, at, phase=_phase(reading), **values)
+                yield replace(found, level="note") if reading.log.alive else found
+            elif not reading.log.alive:
+                sentence = rules.sentence("stopped-midway")
+                yield reasoned(sentence, reading, shown, at, phase=_phase(reading), missing=missing)
+
+
+def _midway(reading: Reading, told: Collection[str]) -> bool:
+    ended = reading.log.alive is False or reading.log.exit is not None
+    idle = reading.came_up or reading.leaving or not reading.lines
+    return not ended and not idle and reading.log.process not in told
+
+
+def _behind(waiting: Sequence[Reading]) -> Reading | None:
+    """Give the one that is further behind than all others of its instance."""
+    order = sorted(waiting, key=_progress)
+    return order[0] if len(order) > 1 and _progress(order[0]) < _progress(order[1]) else None
+
+
+def _progress(reading: Reading) -> int:
+    return len(reading.reached)
+
+
+def _phase(reading: Reading) -> str:
+    return reading.reached[-1].phase if reading.reached else "not yet at its arguments"
+
+
+def rehome(found: Finding, reading: Reading, groups: Sequence[Sequence[Reading]]) -> Finding:
+    """Move what a barrier says about a rank to the node that holds this rank, where its log is at hand."""
+    group = next((each for each in groups if reading in each), ())
+    told = reading.arguments
+    sizes = [int(told.get(name, "1")) for name in ("tp_size", "pp_size", "nnodes")]
+    rank = next((hit.values.get("rank") for hit in reading.hits if hit.rule.id == found.rule), None)
+    per_node = sizes[0] * sizes[1] // sizes[2]
+    if rank is None or not per_node:
+        return found
+    node = str(int(rank) // per_node)
+    guilty = next((each for each in group if each.arguments.get("node_rank") == node), None)
+    if guilty is None or guilty is reading:
+        return found
+    return replace(found, process=guilty.log.process, host=guilty.log.host, rank=f"rank {rank}")

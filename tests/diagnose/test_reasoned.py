@@ -233,3 +233,31 @@ def test_keys_in_argument_lines_are_not_shown() -> None:
     found = diagnose([log("n0", told=f"{L}, 'api_key': 'geheim'")])
     assert found.findings[0].rule == "stopped-midway"
     assert "geheim" not in str(found.to_json())
+
+
+def test_the_rank_that_is_furthest_behind_holds_the_others_up() -> None:
+    found = diagnose([log("n0", *loaded(), told=L), log("n1", *loaded()[:3], told=F)])
+    assert rules_of(found) == [("lags-behind", "n1")]
+    assert 'at "loading weights" while they are at "memory pool set up"' in found.findings[0].cause
+    assert [(each.process, each.rule) for each in found.consequences] == [("n0", "only-waits")]
+
+
+def test_a_rank_that_is_known_to_live_may_need_its_time() -> None:
+    found = diagnose([log("n0", *loaded(), told=L, alive=True), log("n1", *loaded()[:3], told=F, alive=True)])
+    assert found.findings == ()
+    assert [(each.process, each.rule) for each in found.notes] == [("n1", "lags-behind")]
+
+
+def test_a_rank_that_never_came_is_missed() -> None:
+    found = diagnose([log("n0", at(1, "Init torch distributed begin."), told=L)])
+    assert rules_of(found) == [("stopped-midway", "n0")]
+    assert (
+        found.findings[0].cause == 'n0 comes no further than "joining the other ranks"; no log of node rank 1 is here'
+    )
+
+
+def test_a_barrier_that_names_a_rank_points_at_its_node() -> None:
+    barrier = at(99, "RuntimeError: Rank 0 timed out; Please check rank 13 logs for faulty rank.", "TP0")
+    told = [line.replace("'tp_size': 2", "'tp_size': 16") for line in (L, F)]
+    found = diagnose([log("n0", barrier, told=told[0]), log("n1", *loaded()[:3], told=told[1])])
+    assert [(each.rule, each.process, each.rank) for each in found.findings] == [("faulty-rank", "n1", "rank 13")]

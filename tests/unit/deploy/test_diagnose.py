@@ -82,7 +82,7 @@ async def test_a_host_that_does_not_answer_is_named_and_the_others_are_read() ->
 async def test_after_down_the_logs_that_stayed_are_read_by_their_names() -> None:
     plan = make_plan()
     hosts = cluster(plan)
-    hosts.nodes["h2"].logs = {plan.processes[1].key: [FLAG]}
+    hosts.nodes["h2"].logs = {plan.processes[1].log.removesuffix(".log"): [FLAG]}
     first = (await diagnose_deployment(plan, hosts)).diagnosis.first
     assert first is not None
     assert first.process == plan.processes[1].id
