@@ -52,6 +52,7 @@ COMMANDS = (
     Command("diff", "Show what `up` would make of what runs."),
     Command("status", "Tell how deployments are, by asking their hosts."),
     Command("diagnose", "Read logs and name the first cause over all ranks."),
+    Command("restart", "Restart instances or the router of what runs."),
     Command("down", "Take a deployment down and prove that nothing is left."),
     Command("plan", "Show what would run where; write it as scripts."),
     Command("validate", "Check profiles without touching any host."),

@@ -103,6 +103,16 @@ async def wait_for(desk: Desk, console: Console, plan: Plan, timeout: float | No
     await wait_case.wait(plan, connector(), console.tell, options)
 
 
+async def restart(desk: Desk, console: Console, plan: Plan, only: tuple[str, ...], timeout: float | None) -> None:
+    """Run ``up`` for a part of the plan that runs, and start that part anew.
+
+    Raises:
+        SgdeployError: as ``up`` does.
+    """
+    asked = UpOptions(owner(desk), timeout=timeout, only=only, secrets=desk.secrets_of(plan), yes=True)
+    await up_case.up(plan, connector(), console.tell, replace(asked, anew=only, recorded=True))
+
+
 async def hosts_of_before(desk: Desk, console: Console, plan: Plan) -> tuple[PlanHost, ...]:
     """Give the hosts on which something may run from before, and which a plan does not have any more.
 

@@ -125,9 +125,9 @@ def replan(plan: Plan, records: Records, only: Collection[str] = (), *, anew: Co
     Raises:
         UsageError: a selector means nothing, or only a part of an instance.
     """
-    asked = selected_units(plan, tuple(only))
-    forced = () if anew is None else selected_units(plan, tuple(anew))
     found = _Found.of(plan, records)
+    asked = _with_halves(plan, found, selected_units(plan, tuple(only)))
+    forced = () if anew is None else selected_units(plan, tuple(anew))
     fates: list[UnitFate] = []
     for stage in plan.stages:
         begun = {fate.unit for fate in fates if fate.fate in {"start", "restart"}}
@@ -174,6 +174,16 @@ class _Found:
                 unit = process.unit if process is not None else each.id.partition("/")[2]
                 units.setdefault(unit, []).append(each)
         return cls({unit: tuple(rows) for unit, rows in units.items()}, planned, hosts)
+
+
+def _with_halves(plan: Plan, found: _Found, units: tuple[str, ...]) -> frozenset[str]:
+    """Add to units the tokenizers of them that run: an instance does not restart without its other half."""
+    halves = {
+        process.unit
+        for process in plan.processes
+        if process.role == "tokenizer" and {*process.wait_for} & {*units} and _living(found.units.get(process.unit, ()))
+    }
+    return frozenset({*units, *halves})
 
 
 def _living(rows: Collection[RecordedProcess]) -> list[RecordedProcess]:

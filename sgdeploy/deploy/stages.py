@@ -11,7 +11,7 @@ from sgdeploy.deploy.prepare import require
 from sgdeploy.deploy.task import Task
 from sgdeploy.deploy.watch import Watch
 from sgdeploy.plan.model import Plan, Process
-from sgdeploy.plan.selector import selected_units
+from sgdeploy.plan.selector import matching, selected_units
 from sgdeploy.words import name_list, plural
 
 LOOK = 6.0
@@ -55,7 +55,7 @@ class Stages:
             if units:
                 await self._start(watch, units)
             if self._options.wait:
-                await self._wait(watch, self._needed(stage, units))
+                await self._wait(watch, needed(self._task, self._options, stage, units))
 
     async def _adopt(self, watch: Watch) -> None:
         running = self._task.running
@@ -83,13 +83,6 @@ class Stages:
         self._begun |= {*units}
         watch.started(processes)
 
-    def _needed(self, stage: Collection[str], units: Collection[str]) -> tuple[str, ...]:
-        """Give the units of a stage that are waited for; of those that nobody asked about, who others wait for."""
-        asked = {*selected_units(self._task.plan, self._options.only), *units}
-        others = {name for p in self._task.processes for name in p.wait_for}
-        kept = self._task.fates.of("keep")
-        return tuple(unit for unit in stage if unit in units or (unit in kept and unit in asked | others))
-
     async def _wait(self, watch: Watch, units: tuple[str, ...]) -> None:
         if not units:
             return
@@ -99,16 +92,32 @@ class Stages:
         await watch.until_ready(self._task.plan.of_units(units), limit=limit, stall=limits.stall)
 
 
+def needed(task: Task, options: UpOptions, stage: Collection[str], units: Collection[str]) -> tuple[str, ...]:
+    """Give the units of a stage that are waited for.
+
+    Args:
+        task: what is to be done.
+        options: whether only a part was asked for; of the others, those count that something waits for.
+        stage: all units of the stage.
+        units: those that start.
+    """
+    asked = {*selected_units(task.plan, options.only)}
+    others = {name for process in task.processes for name in process.wait_for}
+    kept = {*task.fates.of("keep")} & (asked | others)
+    return tuple(unit for unit in stage if unit in units or unit in kept)
+
+
 def steps(plan: Plan, task: Task | None, options: UpOptions) -> int:
     """Count the numbered steps of a command; before it is known what runs, as if nothing did."""
     if options.dry_run:
         return 2
     if task is None:
-        units: Collection[str] = selected_units(plan, options.only)
+        units = {process.unit for process in matching(plan, options.only)}
         stages = sum(any(unit in units for unit in stage) for stage in plan.stages)
         return 4 + 2 * stages if options.wait else 3 + stages
     starts = sum(bool(units) for units in task.stages)
-    waits = sum(bool({*stage} & {*task.units, *task.fates.of("keep")}) for stage in plan.stages) if options.wait else 0
+    pairs = zip(plan.stages, task.stages, strict=True)
+    waits = sum(bool(needed(task, options, stage, units)) for stage, units in pairs) if options.wait else 0
     return 2 + bool(task.parts) + bool(task.written) + starts + waits + (options.wait and task.complete)
 
 

@@ -27,6 +27,7 @@ from sgdeploy.deploy.undo import Undo
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import CancelledRunError, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan
+from sgdeploy.plan.selector import selected_units
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.waits import to_the_end
 from sgdeploy.words import name_list, plural
@@ -45,6 +46,7 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
         CancelledRunError: interrupted; its hint says what runs and how to go on.
     """
     if not options.recorded:
+        selected_units(plan, options.only)
         check_secrets(plan, options.secrets)
     run = _Run(plan, connector, tell, options)
     try:
@@ -96,7 +98,7 @@ class _Run:
         self.step("look at the hosts")
         records, task = await self.approach.look()
         if self.options.recorded:
-            check_secrets(self.approach.plan, self.options.secrets)
+            check_secrets(task.scope, self.options.secrets)
         ending = {name: {*part.living} for name, part in task.parts.items()}
         leaving = {
             name: {pid for process in records.hosts[name].living if process.id in ids for pid in process.pids}

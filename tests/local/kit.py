@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -101,6 +102,10 @@ class Ground:
         """Give the keepers of a host that live."""
         found = [(file, json.loads(file.read_text())) for file in (self.run_folder(number) / "keepers").glob("*.json")]
         return [file for file, keeper in found if Path(f"/proc/{keeper['pid']}").exists()]
+
+    def forget(self) -> None:
+        """Take away what the controller knows of its deployments, as if it were another machine."""
+        shutil.rmtree(self.folder / "state" / "sgdeploy" / ".controller")
 
     def host(self, number: int) -> str:
         """Give the name of a host."""

@@ -58,7 +58,7 @@ def test_every_option_says_what_it_is_for_and_what_it_is_by_default(command: Com
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["stauts"], "Did you mean 'status'?"),
+        (["stauts"], "Did you mean 'status'"),
         (["up"], "Missing argument 'PROFILE|NAME'"),
         (["up", "tiny.yaml", "--dryrun"], "--dry-run"),
         (["up", "tiny.yaml", "--timeout", "soon"], "must be a duration such as 45m"),

@@ -199,6 +199,8 @@ def test_a_tokenizer_restarts_with_its_instance_and_not_the_other_way_round() ->
     assert of(found, "tokenizer/prefill").reasons == ("it belongs to prefill, which is started",)
     found = replan(changed(plan, "tokenizer/prefill", env={"A": "1"}), on_record(plan))
     assert fates(found) == {unit: "restart" if unit == "tokenizer/prefill" else "keep" for unit in begun}
+    assert fates(replan(plan, on_record(plan), ("prefill",), anew=("prefill",))) == begun
+    assert fates(replan(plan, Records({}, {}), ("prefill",)))["tokenizer/prefill"] == "leave"
 
 
 def test_what_nobody_asked_about_is_left_alone() -> None:
