@@ -167,20 +167,21 @@ def _nodes_add_up(subject: Subject) -> bool:
 
 
 def _shm(subject: Subject) -> Iterator[Finding]:
-    shm, real = subject.facts.shm, subject.real
-    if not real or shm is None or shm.free is None or shm.total is None:
+    # A router shares memory with nobody.
+    shm, engines = subject.facts.shm, [process for process in subject.real if process.role != "router"]
+    if not engines or shm is None or shm.free is None or shm.total is None:
         return
     if shm.nearest != SHM:
         yield subject.warning(
             "shm-missing", f"{SHM} does not exist; the engine's processes share memory there", f"mount a tmpfs at {SHM}"
         )
         return
-    need = max(SHM_LEAST, sum(_shm_pool(process) for process in real))
+    need = max(SHM_LEAST, sum(_shm_pool(process) for process in engines))
     if shm.free < need:
         yield subject.warning(
             "shm-small",
             f"{SHM} has {write_size(shm.free)} free of {write_size(shm.total)}; "
-            f"{plural(len(real), 'engine process')} may need {write_size(need)}",
+            f"{plural(len(engines), 'engine process')} may need {write_size(need)}",
             f"remove what earlier runs left in {SHM}, or make it larger: mount -o remount,size=… {SHM} "
             "(a container: --shm-size)",
         )

@@ -33,6 +33,12 @@ steps, which use CUDA events (engine 0.5.23, seen on CPU)."""
 DECODE_FLAGS: Mapping[str, FlagValue] = MappingProxyType({"disaggregation-decode-retraction-backup": "cpu_tensor"})
 """Decode's default wants pinned host memory, which needs CUDA (engine 0.5.23, seen on CPU)."""
 
+SEND_QUEUE = "MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER"
+QUEUED = "65535"
+"""How many pieces a prefill may have under way to one decode; more is not allowed. Where the widths of the two differ,
+each token of a chunk is a piece for itself, twice for each layer, and with the default of 1024 the first long prompt
+fails (Mooncake 0.3.13: `TCP lane queue-full rejection`; decode says `Failed to get kvcache from prefill instance`)."""
+
 
 class CpuSettings(Section):
     """Settings of plain CPU nodes."""
@@ -66,6 +72,8 @@ class Cpu(Platform):
         if launch.role == "router":
             return super().env(launch)
         env = {"SGLANG_USE_CPU_ENGINE": "1", **super().env(launch)}
+        if launch.role == "prefill":
+            env[SEND_QUEUE] = QUEUED
         if launch.role == "tokenizer":
             return env
         if self.settings.threads_bind is not None:

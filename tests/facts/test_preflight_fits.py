@@ -88,6 +88,14 @@ def test_a_rehearsal_needs_no_model_no_libraries_no_fast_network() -> None:
     )
 
 
+def test_a_router_needs_no_shared_memory() -> None:
+    facts = {"shm": Space(64 * MIB, 1 * MIB, 10, writable=True, nearest="/dev/shm")}
+    assert _codes(facts=facts, process={}) == ["shm-small"]
+    assert (
+        _codes(facts=facts, process={"role": "router", "argv": ("python", "-m", "sglang_router.launch_router")}) == []
+    )
+
+
 def test_a_rehearsal_is_only_warned_of_a_network_interface_that_is_not_there() -> None:
     plan = a_plan(a_process(**SIMULATED, env={"GLOO_SOCKET_IFNAME": "enp26s0f0"}))
     assert [(it.code, it.level) for it in findings(plan, fitting())] == [("nic-missing", "warning")]

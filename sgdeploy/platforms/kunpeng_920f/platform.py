@@ -152,9 +152,12 @@ class Kunpeng920F(Platform):
         return Placement(cores=(rank * cut.cores_per_node + cut.core_offset,), hugepages=pages)
 
     def modules(self, roles: Collection[str]) -> tuple[Module, ...]:
-        """Give the DMA engine's module unless it is switched off, altogether or for the router's host."""
+        """Give the DMA engine's module to hosts that run the engine, or to those that were said to load it."""
         sdma = self.settings.sdma
-        if sdma is False or (FRONT_ROLES.issuperset(roles) and not sdma.router_host):
+        if sdma is False:
+            return ()
+        in_front = "tokenizer" in roles if sdma.router_host is None else sdma.router_host
+        if FRONT_ROLES.issuperset(roles) and not in_front:
             return ()
         return (Module(sdma.name, sdma.file, {key: str(value) for key, value in sdma.params.items()}),)
 

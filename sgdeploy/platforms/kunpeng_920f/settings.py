@@ -33,8 +33,10 @@ class Sdma(Section):
     name: str = "sdma_dae"
     file: Path = "/opt/sdma/sdma_dae.ko"
     params: dict[str, str | int] = Field(default={"safe_mode": 0, "share_chns": 160})
-    router_host: bool = Field(
-        default=True, description="Whether the router's host loads it too, as in the vendor's scripts."
+    router_host: bool | None = Field(
+        default=None,
+        description="Whether a host without ranks loads it too. The vendor's scripts say true; default: where separate "
+        "tokenizers run, since a router alone has no use for it.",
     )
 
 

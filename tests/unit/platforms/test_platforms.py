@@ -103,12 +103,14 @@ def test_kunpeng_the_kernel_module_can_be_left_out() -> None:
     assert configured("kunpeng-920f", sdma=False).modules({"native"}) == ()
 
 
-def test_kunpeng_the_router_host_loads_the_module_as_the_scripts_do_or_not() -> None:
-    front = {"router", "tokenizer"}
-    assert len(configured("kunpeng-920f").modules(front)) == 1
-    without = configured("kunpeng-920f", sdma={"router_host": False})
-    assert without.modules(front) == ()
-    assert len(without.modules({*front, "decode"})) == 1
+@pytest.mark.parametrize(
+    ("sdma", "alone", "tokenizers"), [({}, 0, 1), ({"router_host": True}, 1, 1), ({"router_host": False}, 0, 0)]
+)
+def test_kunpeng_a_router_alone_has_no_use_for_the_module(sdma: dict[str, Any], alone: int, tokenizers: int) -> None:
+    it = configured("kunpeng-920f", sdma=sdma)
+    assert len(it.modules({"router"})) == alone
+    assert len(it.modules({"router", "tokenizer"})) == tokenizers
+    assert len(it.modules({"router", "tokenizer", "decode"})) == 1
 
 
 def test_kunpeng_the_interface_of_the_inventory_wins() -> None:
@@ -139,8 +141,15 @@ def test_cpu_environment() -> None:
         "OMP_NUM_THREADS": "4",
     }
     assert configured("cpu").env(SHAPE) == {"SGLANG_USE_CPU_ENGINE": "1"}
+
     host = Host("n1", "n1", "10.0.0.9", nic="eth1")
     assert it.host_env(host) == {"SGLANG_HOST_IP": "10.0.0.9", "GLOO_SOCKET_IFNAME": "eth1"}
+
+
+def test_cpu_prefill_may_have_as_many_pieces_under_way_as_its_transfer_allows() -> None:
+    queue = {"MC_TCP_MAX_QUEUED_TRANSFERS_PER_PEER": "65535"}
+    assert configured("cpu").env(replace(SHAPE, role="prefill")) == {"SGLANG_USE_CPU_ENGINE": "1", **queue}
+    assert configured("cpu").env(replace(SHAPE, role="decode")) == {"SGLANG_USE_CPU_ENGINE": "1"}
 
 
 def test_cpu_memory_should_be_bounded() -> None:
