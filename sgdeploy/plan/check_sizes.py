@@ -30,7 +30,8 @@ def check_sizes(layout: Layout, platform: Platform, layers: int | None) -> list[
     found = [*_ranks(layout.shape, platform, at), *_stages(layout.shape, at), *_partition(layout, layers)]
     # A default that follows from sizes which are wrong is no second mistake.
     dp_counts = layout.spec.parallel.dp is not None or not found
-    return [*found, *(_data_groups(layout, at) if dp_counts else ()), *_expert_groups(layout.shape, at)]
+    found += _data_groups(layout, at) if dp_counts else ()
+    return [*found, *_expert_groups(layout.shape, at), *_variables(layout, platform)]
 
 
 def _ranks(shape: Shape, platform: Platform, at: KeyPath) -> Iterator[Problem]:
@@ -113,6 +114,18 @@ def _example(stages: int, layers: int | None) -> str:
         return "give each stage its number of layers"
     each, more = divmod(layers, stages)
     return f"such as {','.join(str(each + (stage < more)) for stage in range(stages))}"
+
+
+def _variables(layout: Layout, platform: Platform) -> Iterator[Problem]:
+    """Sizes that were set by hand as variables, beside those that the instance really has."""
+    meant, said = platform.size_env(layout.shape), layout.env.values
+    wrong = [name for name, value in meant.items() if isinstance(said.get(name), str) and said[name] != value]
+    if wrong:
+        has = ", ".join(f"{name}={said[name]}" for name in wrong)
+        real = ", ".join(f"{name}={meant[name]}" for name in wrong)
+        message = f"{layout.unit} is planned with {real}, and the environment says {has}: libraries would believe that"
+        hint = "remove what the environment says; sgdeploy derives it from `hosts`, `parallel` and `rendezvous`"
+        yield Problem(message, hint, layout.env_path(wrong[0]), code="size-variable")
 
 
 def _data_groups(layout: Layout, at: KeyPath) -> Iterator[Problem]:

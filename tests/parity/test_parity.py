@@ -48,12 +48,11 @@ def test_the_plan_starts_exactly_the_captured_processes(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_kernel_module_is_loaded_as_captured(name: str) -> None:
-    plan = compile_profile(HERE / f"{name}.yaml").plan
-    for host in plan.hosts:
-        (module,) = host.modules
+    hosts = {host.host: host for host in compile_profile(HERE / f"{name}.yaml").plan.hosts}
+    for captured in kernel_module_hosts(name):
+        (module,) = hosts[captured].modules
         words = ["insmod", module.file, *(f"{key}={value}" for key, value in module.params.items())]
         assert words == kernel_module(name)
-    assert set(kernel_module_hosts(name)) <= {host.host for host in plan.hosts}
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -69,8 +68,8 @@ def test_pages_of_a_host_are_the_sum_of_its_ranks(name: str) -> None:
         (
             "seed_native_1n",
             "native/127.0.1.1/r00",
-            ["native.flags.page-size=32", "engine.env.TP_SIZE=8"],
-            ["extra ('--page-size', '32')", "missing ('--page-size', '64')", "TP_SIZE is '8' instead of '16'"],
+            ["native.flags.page-size=32", "engine.env.OMP_NUM_THREADS=8"],
+            ["extra ('--page-size', '32')", "missing ('--page-size', '64')", "OMP_NUM_THREADS is '8' instead of '1'"],
         ),
         (
             "seed_router_prefill_bucket",
@@ -102,60 +101,70 @@ def test_the_comparison_sees_a_difference(name: str, label: str, overrides: list
     assert differences(planned, captured) == expected
 
 
-@pytest.mark.parametrize(
-    ("captured", "profile", "override", "message", "place"),
-    [
+FULL_NODES = "but a kunpeng-920f node holds 16, one per compute NUMA node"
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "defect_15n_not_divisible": [
         (
-            "defect_15n_not_divisible",
-            "seed_native_16n",
-            'native.hosts="127.0.1. | 1-15"',
+            "kunpeng/deepseek-v3-native.yaml",
             "256 ranks (tensor parallel 256) do not divide over 15 nodes: 17 on each would leave 1 over",
+        )
+    ],
+    # Names are hosts here, so that it is two nodes and not none.
+    "defect_empty_node_list": [
+        (
             "kunpeng/deepseek-v3-native.yaml",
+            f"128 ranks on each node (tensor parallel 256 over 2 nodes), {FULL_NODES}",
+        )
+    ],
+    "defect_long_prompt_16n_pp2_documented": [
+        (
+            "defect_long_prompt_16n_pp2_documented.yaml",
+            f"32 ranks on each node (tensor parallel 256 times 2 pipeline stages over 16 nodes), {FULL_NODES}",
+        )
+    ],
+    "defect_placeholder_left": [("defect_placeholder_left.yaml", "placeholder not filled in: `xxx.xxx.xxx.`")],
+    "defect_user_env_tp_only_4n": [
+        (
+            "defect_user_env_tp_only_4n.yaml",
+            (
+                "prefill is planned with TP_SIZE=256, EP_SIZE=256, and the environment says TP_SIZE=64, EP_SIZE=64: "
+                "libraries would believe that"
+            ),
         ),
         (
-            "defect_long_prompt_16n_pp2_documented",
-            "seed_native_16n",
-            "native.parallel.pp=2",
+            "defect_user_env_tp_only_4n.yaml",
             (
-                "32 ranks on each node (tensor parallel 256 times 2 pipeline stages over 16 nodes), "
-                "but a kunpeng-920f node holds 16, one per compute NUMA node"
+                "decode is planned with TP_SIZE=256, DP_SIZE=16, EP_SIZE=256, and the environment says "
+                "TP_SIZE=64, DP_SIZE=4, EP_SIZE=64: libraries would believe that"
             ),
-            "kunpeng/deepseek-v3-native.yaml",
         ),
         (
-            "defect_long_prompt_16n_pp2_documented",
-            "seed_router_prefill_bucket",
-            "prefill.long.parallel.tp=256",
-            (
-                "32 ranks on each node (tensor parallel 256 times 2 pipeline stages over 16 nodes), "
-                "but a kunpeng-920f node holds 16, one per compute NUMA node"
-            ),
-            "--set",
-        ),
-        (
-            "defect_user_env_tp_only_4n",
-            "seed_prefill_16n",
-            'prefill.hosts="127.0.1. | 1-4"',
-            (
-                "64 ranks on each node (tensor parallel 256 over 4 nodes), "
-                "but a kunpeng-920f node holds 16, one per compute NUMA node"
-            ),
             "kunpeng/deepseek-v3-pd.yaml",
+            f"64 ranks on each node (tensor parallel 256 over 4 nodes), {FULL_NODES}",
         ),
     ],
-)
-def test_what_the_reference_starts_and_we_refuse(
-    captured: str, profile: str, override: str, message: str, place: str
-) -> None:
-    ranks = [process.rank_in_node for process in load(captured)]
-    assert max(rank for rank in ranks if rank is not None) > 15
+}
+"""Every set-up that the reference accepts although it cannot work -> file and message of each error."""
+
+
+def test_every_broken_set_up_of_the_reference_has_its_profile() -> None:
+    defects = sorted(name for name in FILES if name.startswith("defect_"))
+    assert defects == sorted(REFUSED) == sorted(file.stem for file in HERE.glob("defect_*.yaml"))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_reference_starts_and_we_refuse(name: str) -> None:
+    """The reference ends with 0, with ranks that no node has a place for, or with none at all; we touch no host."""
+    ranks = [process.rank_in_node for process in load(name)]
+    assert ranks == [] or max(rank for rank in ranks if rank is not None) > 15
     with pytest.raises(ProfileError) as caught:
-        compile_profile(HERE / f"{profile}.yaml", [override])
-    (error,) = (problem for problem in caught.value.problems if problem.level == "error")
-    assert error.message == message
-    assert error.place is not None
-    assert error.place.file.endswith(place)
-    assert "256" in error.place.text
+        compile_profile(HERE / f"{name}.yaml")
+    errors = [problem for problem in caught.value.problems if problem.level == "error"]
+    assert [error.message for error in errors] == [message for _, message in REFUSED[name]]
+    for error, (file, _) in zip(errors, REFUSED[name], strict=True):
+        assert error.hint
+        assert error.place is not None
+        assert error.place.file.endswith(file)
 
 
 @pytest.mark.parametrize(

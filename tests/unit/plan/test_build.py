@@ -145,7 +145,7 @@ def test_environment_layers(compiled: Compile) -> None:
         "native.env.CPATH='/a/include::/b/include'",
         "native.env.LIBRARY_PATH=null",
         "native.env.LD_LIBRARY_PATH=/a/lib",
-        "native.env.DP_SIZE=true",
+        "native.env.OMP_PROC_BIND=true",
         "native.env.GLOO_SOCKET_IFNAME=bond0",
         "native.env.HF_TOKEN=${env:MY_TOKEN}",
     ).plan.processes[0]
@@ -156,7 +156,7 @@ def test_environment_layers(compiled: Compile) -> None:
         "INCLUDE": ("/opt/kupl/include",),
         "LD_LIBRARY_PATH": ("/a/lib",),
     }
-    assert rank.env["DP_SIZE"] == "1"
+    assert rank.env["OMP_PROC_BIND"] == "1"
     assert rank.env["GLOO_SOCKET_IFNAME"] == "bond0"
     assert rank.env["HF_TOKEN"] == ref("MY_TOKEN")
 

@@ -64,6 +64,16 @@ from tests.unit.plan.conftest import CPU, KUNPENG, NAMED, Compile, Refuse
             "`ep` divides `tp`, and is mostly equal to it: 16 or 32 would do",
         ),
         (
+            ["engine.env.TP_SIZE=64", "native.env.MASTER_PORT=5000", "native.env.EP_SIZE=256"],
+            "size-variable",
+            "native.env.MASTER_PORT",
+            (
+                "native is planned with MASTER_PORT=5010, TP_SIZE=256, and the environment says "
+                "MASTER_PORT=5000, TP_SIZE=64: libraries would believe that"
+            ),
+            "remove what the environment says; sgdeploy derives it from `hosts`, `parallel` and `rendezvous`",
+        ),
+        (
             ["native.flags.enable-dp-attention=false", "native.parallel.dp=2"],
             "dp-nodes",
             "native.parallel.dp",

@@ -28,6 +28,11 @@ CODES = {
     *("split-differs", "tokenizer-engine", "tokenizer-variable"),
 }
 
+THREE_PREFILLS = (
+    "decode={hosts: d1, parallel: {tp: 1}}",
+    "prefill.medium={hosts: d2}",
+)
+
 
 def judged(case: dict[str, Any], folder: Path) -> list[Problem]:
     """Compile a case's profile and give its errors and warnings."""
@@ -75,6 +80,8 @@ def test_every_check_across_roles_has_its_case() -> None:
         ("KUNPENG_PD", ["router.tokenizer=separate"]),
         ("KUNPENG_PD", ["router.policy=power_of_two", "router.decode_policy=random"]),
         ("BUCKETS", ["router.bucket.balance_abs_threshold=100000"]),
+        # Router 0.3.2 parts the lengths among as many as there are; only the topology of two buckets has two.
+        ("BUCKETS", ["topology=pd", "router.prefill_policy=bucket", *THREE_PREFILLS]),
         ("BUCKETS", ["router.version=kunpeng", "router.groups={}", "router.bucket=null"]),
     ],
 )
