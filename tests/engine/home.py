@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import re
 from pathlib import Path
@@ -14,8 +15,14 @@ MODEL = HOME / "models" / "tiny"
 STAMP = HOME / ".sgdeploy-stamp"
 """Written once everything in it is in place."""
 
-MEMORY = 5 << 20
-"""KiB: two ranks of 1.6 GB each, a third of that again while they start, and the page cache of 2.6 GB of packages."""
+RANKS = 5
+"""As many run at once: two prefills, a decode of two, and a single server that they are compared with."""
+
+MEMORY = 10 << 20
+"""KiB: ranks of 1.6 GB each, and the page cache of 2.6 GB of packages."""
+
+IBVERBS = "libibverbs.so.1"
+"""Mooncake is linked against it."""
 
 
 def why_not() -> str:
@@ -26,8 +33,18 @@ def why_not() -> str:
         return "the real engine is not installed; ./dev engine does that"
     free = _free_memory()
     if free < MEMORY:
-        return f"two ranks of the real engine want {MEMORY >> 20} GiB of memory, and {free >> 10} MiB are free"
+        return f"{RANKS} ranks of the real engine want {MEMORY >> 20} GiB of memory, and {free >> 10} MiB are free"
+    if not _loads(IBVERBS):
+        return f"not installed: {IBVERBS} (package libibverbs1, on openEuler libibverbs)"
     return missing()
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def _free_memory() -> int:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cluster.deployments import Events, assert_nothing_left, write_inventory
-from tests.engine import home
-from tests.engine.stages import Stage, Stages
+from tests.cluster.deployments import Events, assert_nothing_left
+from tests.engine.deployed import FORKED, UP_LIMIT, Deployed, failed_up, profile_words
+from tests.engine.stages import Stages
 from tests.kit import netns
 from tests.kit.hosts import Lab
-from tests.kit.labhost import LabHost, wait_until
+from tests.kit.labhost import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-PROFILE = "shipped:cpu/tiny-two-nodes"
 LEADER, FOLLOWER = "tiny/native/n01", "tiny/native/n02"
-UP_LIMIT = 300.0
-"""Seconds for a bring-up; 20 on two idle cores."""
-
 HOST_FAILED, PROCESS_FAILED = 5, 6
-FORKED = "Using default HuggingFace chat template"
-"""From here on the leader has children, which import for some seconds and would not notice its end."""
 
 
 @pytest.fixture
@@ -40,73 +32,12 @@ def lab(hosts: Lab) -> Iterator[Lab]:
 
 @pytest.fixture
 def words(lab: Lab, tmp_path: Path) -> list[str]:
-    """Give the profile and what must be said on this machine: hosts, Python, model."""
-    hosts = {"inventory": write_inventory(lab, tmp_path), "native.hosts": "rack1"}
-    values = {**hosts, "engine.python": home.PYTHON, "model.path": home.MODEL}
-    return [PROFILE, *(f"--set={key}={value}" for key, value in values.items())]
-
-
-def states(lab: Lab) -> tuple[str, ...]:
-    """Ask for the states of the deployment and of its processes, the leader first."""
-    shown = status(lab)
-    return (shown["state"], *(row["state"] for row in shown["processes"]))
-
-
-def status(lab: Lab) -> dict[str, Any]:
-    """Ask how the deployment is."""
-    shown: dict[str, Any] = json.loads(lab.sgdeploy("status", "tiny", "--json").stdout)
-    return shown
-
-
-def record(host: LabHost) -> dict[str, Any]:
-    """Read the record of the rank on a host."""
-    file = host.path(f"/var/lib/sgdeploy/tiny/{host.name}/processes/native-{host.name}.json")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
-
-
-def log_of(host: LabHost, since: dict[str, Any] | None = None) -> str:
-    """Give what the rank of a host wrote since its start; ``since`` is its record, where that is gone by now."""
-    start = since or record(host)
-    return host.path(start["log"]).read_bytes()[start["offset"] :].decode(errors="replace")
-
-
-def main_pid(host: LabHost) -> int:
-    """Give the pid, as this machine counts, of the main process on a host."""
-    inner = record(host)["pid"]
-    return next(proc.pid for proc in host.processes() if proc.inner_pid == inner)
-
-
-def taken_down(lab: Lab, stage: Stage) -> None:
-    """Take the deployment down."""
-    down = lab.sgdeploy("down", "tiny", limit=stage.left)
-    assert down.returncode == 0, down.stderr
-
-
-def failed_up(lab: Lab, words: list[str], stage: Stage, strike: Callable[[Events], bool]) -> tuple[int, Events, str]:
-    """Run ``up`` and strike once, as soon as what it has told so far allows.
-
-    Returns:
-        Its exit code, its events, and its stderr.
-    """
-    told: list[str] = []
-    struck = False
-    with lab.popen("up", *words, "--json") as process:
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                told.append(line)
-                struck = struck or strike(Events.read("".join(told)))
-            assert process.stderr is not None
-            said = process.stderr.read()
-            code = process.wait(stage.left)
-        finally:
-            process.kill()
-    assert struck, said
-    return code, Events.read("".join(told)), said
+    """Give the profile and what must be said on this machine."""
+    return profile_words(lab, tmp_path, "cpu/tiny-two-nodes", native__hosts="rack1")
 
 
 def test_it_serves_bears_a_cut_link_and_leaves(lab: Lab, words: list[str], stages: Stages) -> None:
+    it = Deployed(lab, "tiny")
     with stages.stage("up", UP_LIMIT) as stage:
         up = lab.sgdeploy("up", *words, "--json", limit=stage.left)
         assert up.returncode == 0, up.stderr
@@ -114,27 +45,29 @@ def test_it_serves_bears_a_cut_link_and_leaves(lab: Lab, words: list[str], stage
         assert events.one("completion")["tokens"] > 0
         assert events.one("outcome")["outcome"] == "ready"
     with stages.stage("status", 30):
-        assert states(lab) == ("ready", "ready", "ready")
+        assert it.states() == ("ready", "ready", "ready")
     with stages.stage("status while the follower's link is cut", 60):
         lab.hosts[1].cut()
-        shown = status(lab)
+        shown = it.status()
         lab.hosts[1].mend()
         assert (shown["state"], shown["processes"][1]["state"]) == ("degraded", "lost")
         assert "n02 (10.77.0.2 port 22) did not answer within" in shown["unreachable"]["n02"]
     with stages.stage("status once it is mended", 60) as stage:
-        wait_until(lambda: states(lab) == ("ready", "ready", "ready"), "the deployment to be ready again", stage.left)
-    records = [record(host) for host in lab.hosts]
+        wait_until(lambda: it.states() == ("ready", "ready", "ready"), "the deployment to be ready again", stage.left)
+    records = [it.record(host) for host in lab.hosts]
     with stages.stage("down of what serves", 60) as stage:
-        taken_down(lab, stage)
-    assert "Finished server process" in log_of(lab.hosts[0], records[0])
-    assert "Scheduler or DataParallelController" in log_of(lab.hosts[1], records[1])
+        it.down(stage)
+    assert "Finished server process" in it.log_of(lab.hosts[0], records[0])
+    assert "Scheduler or DataParallelController" in it.log_of(lab.hosts[1], records[1])
 
 
 def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, words: list[str], stages: Stages) -> None:
+    it = Deployed(lab, "tiny")
+
     def strike(events: Events) -> bool:
         if not any(row["process"] == FOLLOWER and row["state"] == "ready" for row in events.of("rank")):
             return False
-        os.kill(main_pid(lab.hosts[1]), signal.SIGKILL)
+        os.kill(it.main_pid(lab.hosts[1]), signal.SIGKILL)
         return True
 
     with stages.stage("up, with the follower killed once it is loaded", UP_LIMIT) as stage:
@@ -148,14 +81,15 @@ def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, wor
 
 def test_a_leader_told_to_stop_in_mid_load_leaves_no_orphan(lab: Lab, words: list[str], stages: Stages) -> None:
     """The signal comes from outside and early, while children import: then they do not notice the end of main."""
+    it = Deployed(lab, "tiny")
     orphans: list[int] = []
 
     def strike(events: Events) -> bool:
         leader = lab.hosts[0]
         if not any(row["process"] == LEADER and row["phase"] == "reading arguments" for row in events.of("rank")):
             return False
-        wait_until(lambda: FORKED in log_of(leader), "the children of the leader", stage.left)
-        main = main_pid(leader)
+        wait_until(lambda: FORKED in it.log_of(leader), "the children of the leader", stage.left)
+        main = it.main_pid(leader)
         os.kill(main, signal.SIGTERM)
         wait_until(lambda: netns.process(main) is None, "the end of the main process", 10)
         orphans.extend(proc.pid for proc in leader.processes() if "multiprocessing.spawn" in " ".join(proc.argv))
@@ -174,6 +108,7 @@ def test_a_leader_whose_link_is_cut_in_mid_load_is_named_and_taken_down(
     lab: Lab, words: list[str], stages: Stages
 ) -> None:
     """What could not be stopped behind the cut link still waits for its follower: `down` stops it in mid-load."""
+    it = Deployed(lab, "tiny")
     leader = lab.hosts[0]
 
     def strike(events: Events) -> bool:
@@ -191,10 +126,10 @@ def test_a_leader_whose_link_is_cut_in_mid_load_is_named_and_taken_down(
     assert [row["host"] for row in events.of("host") if row["state"] == "lost"] == ["n01"]
     assert "n01: " in said
     with stages.stage("the leader's rendezvous", UP_LIMIT) as stage:
-        wait_until(lambda: "Init parallel begin" in log_of(leader), "the leader's rendezvous", stage.left)
+        wait_until(lambda: "Init parallel begin" in it.log_of(leader), "the leader's rendezvous", stage.left)
     titles = [proc.argv[0] for proc in leader.processes()]
     assert {"sglang::scheduler_TP0", "sglang::detokenizer"} <= set(titles)
-    start = record(leader)
+    start = it.record(leader)
     with stages.stage("down in mid-load", 60) as stage:
-        taken_down(lab, stage)
-    assert "Load weight begin" not in log_of(leader, start)
+        it.down(stage)
+    assert "Load weight begin" not in it.log_of(leader, start)

@@ -22,6 +22,7 @@ case "$*" in
   "-m venv "*) mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
   *get_path*) mkdir -p "$SITE"; echo "$SITE" ;;
   *install*$FAILS*) exit 1 ;;
+  *mooncake*) echo Traceback; echo "$LACKS"; [[ -z $LACKS ]] ;;
 esac"""
 """A stand-in for Python that notes what it is asked for."""
 
@@ -51,6 +52,7 @@ class Checkout:
             "SAID": str(self.said),
             "SITE": str(folder / "site"),
             "FAILS": "nothing",
+            "LACKS": "",
         }
         script(self.tools / "uname", "echo Linux x86_64")
 
@@ -108,6 +110,15 @@ def test_a_failed_installation_is_explained_and_tried_again(checkout: Checkout, 
     assert checkout.engine().returncode == 0
 
 
+def test_a_library_that_the_system_lacks_is_explained(checkout: Checkout) -> None:
+    ended = checkout.engine(LACKS="ImportError: libibverbs.so.1: cannot open shared object file")
+    assert ended.returncode == 1
+    assert "Mooncake cannot be loaded: ImportError: libibverbs.so.1: cannot open shared object file" in ended.stderr
+    assert "apt-get install libibverbs1" in ended.stderr
+    assert checkout.engine().returncode == 0
+    assert len(checkout.installs()) == 2, "it was installed once"
+
+
 @pytest.mark.parametrize("machine", ["Linux aarch64", "Darwin arm64"])
 def test_another_machine_is_told_what_stands_in(checkout: Checkout, machine: str) -> None:
     script(checkout.tools / "uname", f"echo {machine}")
@@ -133,7 +144,7 @@ def test_every_version_is_pinned_once_and_no_index_is_named() -> None:
         assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)] == []
         names += [line.partition("==")[0] for line in lines]
     assert len(names) == len(set(names))
-    assert {"sglang", "torch"} < set(names)
+    assert {"sglang", "sglang-router", "mooncake-transfer-engine-non-cuda", "torch"} < set(names)
 
 
 def test_the_model_is_the_same_everywhere_and_holds_together(tmp_path: Path) -> None:
@@ -155,6 +166,25 @@ def test_the_model_is_the_same_everywhere_and_holds_together(tmp_path: Path) -> 
     config = json.loads((tmp_path / "one" / "config.json").read_text())
     vocabulary = json.loads((tmp_path / "one" / "tokenizer.json").read_text())["model"]["vocab"]
     assert len(vocabulary) == config["vocab_size"] == header["lm_head.weight"]["shape"][0]
+
+
+def test_what_needs_cuda_is_switched_off_once_its_module_has_run(tmp_path: Path) -> None:
+    module = tmp_path / "sglang/srt/disaggregation/mooncake/conn.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("class MooncakeKVSender:\n    supports_host_tensor_indices = True\n    other = True\n")
+    program = """
+import cpu_standins, sglang.srt.disaggregation.mooncake.conn as conn
+print(conn.MooncakeKVSender.supports_host_tensor_indices, conn.MooncakeKVSender.other, conn.__file__)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": f"{PARTS}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (ended.stdout, ended.stderr) == (f"False True {module}\n", "")
 
 
 def test_stand_ins_may_be_imported_and_not_called() -> None:

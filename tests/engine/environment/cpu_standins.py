@@ -11,11 +11,17 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import NoReturn
 
 ABSENT = frozenset({"sgl_kernel", "soundfile", "torchvision"})
+
+SWITCHED_OFF: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"sglang.srt.disaggregation.mooncake.conn": ("MooncakeKVSender", "supports_host_tensor_indices")}
+)
+"""Module -> class and attribute that are made False once it is imported: that sender puts the indices of a prompt's
+pages into pinned memory, which only CUDA has, unless it is said that it takes none from the host."""
 
 
 class Name:
@@ -65,4 +71,38 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__dict__["__getattr__"] = Name(module.__name__).__getattr__
 
 
+class Switch(importlib.abc.MetaPathFinder):
+    """The first of all finders: lets the others find a module, and switches something off in it once it has run."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Give the module's own spec, with a loader that goes one step further."""
+        if fullname not in SWITCHED_OFF:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Switched(spec.loader)
+        return spec
+
+
+class Switched(importlib.abc.Loader):
+    """Loads a module by its own loader, then switches off."""
+
+    def __init__(self, own: importlib.abc.Loader) -> None:
+        """Keep the loader that knows the module."""
+        self.own = own
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """Leave it to the module's own loader."""
+        return self.own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, then set the attribute."""
+        self.own.exec_module(module)
+        name, attribute = SWITCHED_OFF[module.__name__]
+        setattr(getattr(module, name), attribute, False)
+
+
+sys.meta_path.insert(0, Switch())
 sys.meta_path.append(Finder())
