@@ -2,7 +2,9 @@
 
 Facts (sglang-router 0.3.2): its own /health says 200 from the first moment, with no worker at all; /readiness says 200
 as soon as one prefill and one decode instance are there, however many are missing; /workers lists what is registered,
-with ``is_healthy``. A worker that came too late for the start-up limit is never tried again and has to be added.
+with ``is_healthy``. It tries a worker until the start-up limit, with a limit of 2 s three times within 4 s, then
+never again. POST /workers begins anew and gives an id, by which GET tells how the attempt goes: ``job_status`` is
+``pending``, ``processing``, or ``failed`` with a message. A worker that is added twice is listed once.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from sgdeploy.deploy.buckets import WORKERS, Buckets, addition, by_buckets
+from sgdeploy.deploy.buckets import WORKERS, Ask, Buckets, addition, by_buckets
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.errors import ProcessFault, StartupError
@@ -29,6 +31,9 @@ LIMIT = 60.0
 """Seconds until a router that does not count every worker is called failed; the workers are ready before it starts."""
 
 ANSWER_LIMIT = 10.0
+UNKNOWN = "not registered"
+UNDER_WAY = frozenset({"pending", "processing"})
+"""What a router says of an attempt that it still makes."""
 
 
 def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -> dict[Worker, str]:
@@ -39,7 +44,7 @@ def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -
     wrong = {}
     for worker in planned:
         if worker.url.rstrip("/") not in healthy:
-            wrong[worker] = "not registered"
+            wrong[worker] = UNKNOWN
         elif not healthy[worker.url.rstrip("/")]:
             wrong[worker] = "registered, but not healthy"
     return wrong
@@ -60,7 +65,7 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
     """
     ask = _Asker(fleet, router, api_key)
     begin = time.monotonic()
-    added = False
+    additions = _Additions(ask, router, tell)
     while True:
         answer, said = await ask("GET", WORKERS, None)
         wrong = missing_workers(door.workers, answer)
@@ -68,12 +73,9 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
         if not wrong:
             break
         if waited > LIMIT:
-            raise _not_counted(router, wrong, said)
-        if waited > LATE and not added:
-            added = True
-            for worker in (worker for worker, why in wrong.items() if why == "not registered"):
-                tell(Note(f"the router does not know {worker.url}: it is added", "warning", (router.host,)))
-                await ask("POST", WORKERS, addition(worker))
+            raise _not_counted(router, {**wrong, **additions.failures(wrong)}, said)
+        if waited > LATE:
+            await additions.go_on([worker for worker, why in wrong.items() if why == UNKNOWN])
         await asyncio.sleep(PAUSE)
     if by_buckets(router):
         await Buckets(ask, router, door, tell).arrange()
@@ -87,6 +89,51 @@ def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> Sta
         [ProcessFault(router.id, router.host, reason, log=router.log)],
         hint="ask those workers on the router's host: `curl --noproxy '*' URL/health`; the router's log says why",
     )
+
+
+@dataclass(frozen=True)
+class _Additions:
+    """Workers that are added to a router which gave them up, again after each attempt that failed.
+
+    Attributes:
+        ask: asks the router.
+        router: its process.
+        tell: hears of each worker once.
+        ids: of the workers that were added, as the router gives them.
+        said: what the router said of the last attempt that failed, by URL.
+    """
+
+    ask: Ask
+    router: Process
+    tell: Tell
+    ids: dict[str, str] = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+
+    async def go_on(self, unknown: Sequence[Worker]) -> None:
+        """Add those that are new here; of the others those whose last attempt is over."""
+        for worker in unknown:
+            if worker.url not in self.ids:
+                message = f"the router does not know {worker.url}: it is added"
+                self.tell(Note(message, "warning", (self.router.host,)))
+            elif not await self._over(worker):
+                continue
+            answer, _ = await self.ask("POST", WORKERS, addition(worker))
+            self.ids[worker.url] = str(answer.get("worker_id", ""))
+
+    async def _over(self, worker: Worker) -> bool:
+        """Tell whether the last attempt is over, and keep what the router says of one that failed."""
+        answer, _ = await self.ask("GET", f"{WORKERS}/{self.ids[worker.url]}", None)
+        job = answer.get("job_status")
+        if not isinstance(job, dict):
+            return True  # it knows of none, and one too many does no harm
+        if job.get("status") == "failed":
+            self.said[worker.url] = str(job.get("message"))
+        return job.get("status") not in UNDER_WAY
+
+    def failures(self, wrong: Mapping[Worker, str]) -> dict[Worker, str]:
+        """Give those that stayed unknown, with the router's reason."""
+        told = {worker: self.said.get(worker.url) for worker, why in wrong.items() if why == UNKNOWN}
+        return {worker: f"{UNKNOWN}; the router says: {text}" for worker, text in told.items() if text}
 
 
 @dataclass(frozen=True)

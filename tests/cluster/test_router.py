@@ -279,3 +279,31 @@ def test_a_router_whose_port_is_taken_leaves_the_instances_up(clean: Lab, tmp_pa
     assert f"{ROUTER}: {clean.host(ROUTER).address}:{PORT} is taken by " in refused.stderr
     assert came_up(clean, profile, "--only", "router").one("outcome")["outcome"] == "ready"
     went_down(clean)
+
+
+def test_a_worker_that_comes_too_late_for_the_router_is_added(clean: Lab, tmp_path: Path) -> None:
+    """The router's host has no way to the worker until `up` has begun to add it; the router's own limit is over then.
+
+    Within its limit of 2 s the router tries three times in the first 4 s, and `up` leaves it 10 s.
+    """
+    profile = split_profile(clean, tmp_path, flags={"worker-startup-timeout-secs": 2})
+    came_up(clean, profile)
+    went_down(clean, "--only", "router")
+    late, router = clean.host(LONG).address, clean.host(ROUTER)
+    router.run(["ip", "route", "add", "unreachable", late])
+    told: list[str] = []
+    try:
+        with clean.popen("up", str(profile), "--only", "router", "--json") as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                told.append(line)
+                if json.loads(line).get("message") == f"the router does not know http://{late}:30000: it is added":
+                    router.run(["ip", "route", "del", "unreachable", late])
+            assert process.stderr is not None
+            assert process.wait(60) == 0, process.stderr.read()
+    finally:
+        router.run(["ip", "route", "flush", "type", "unreachable"])
+    events = Events.read("".join(told))
+    assert notes(events).count("it is added") == 1
+    assert len(list(events.of("completion"))) == 2
+    went_down(clean)

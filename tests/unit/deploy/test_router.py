@@ -41,21 +41,25 @@ def test_a_worker_counts_only_when_it_is_listed_and_healthy() -> None:
 
 
 class RouterNode(FakeNode):
-    """A host whose router knows a worker once it was added, or never."""
+    """A host whose router knows a worker once it was added so many times, or never."""
 
-    def __init__(self, known: dict[str, bool], *, takes: bool) -> None:
-        """Take what the router knows, and whether it takes more."""
+    def __init__(self, known: dict[str, bool], *, takes: int = 0) -> None:
+        """Take what the router knows, and which attempt to add a worker succeeds, 0 for none."""
         super().__init__(PlanHost(host="gw", address="10.0.0.9", ssh="gw", run_dir="/run/d/gw"))
         self.known, self.takes = known, takes
         self.added: list[dict[str, Any]] = []
+        self.jobs = iter(("pending", "processing", "failed") * 1000)
 
     def _http(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = answer(**self.known)
         if arguments["method"] == "POST":
             self.added.append(arguments["body"])
-            if self.takes:
-                self.known["w" + arguments["body"]["url"].split(":")[1].rpartition(".")[2]] = True
-            return {"status": 202, "body": "{}", "error": None}
-        return {"status": 200, "body": json.dumps(answer(**self.known)), "error": None}
+            name = "w" + arguments["body"]["url"].split(":")[1].rpartition(".")[2]
+            self.known |= {name: True} if len(self.added) == self.takes else {}
+            body = {"worker_id": f"id-{name}"}
+        elif arguments["path"] == "/workers/id-w1":
+            body = {"job_status": {"status": next(self.jobs), "message": "nobody listens there"}}
+        return {"status": 202 if arguments["method"] == "POST" else 200, "body": json.dumps(body), "error": None}
 
 
 @pytest.fixture(autouse=True)
@@ -65,18 +69,29 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router_module, "LIMIT", 0.2)
 
 
-async def test_a_worker_that_the_router_gave_up_is_added() -> None:
-    node, heard = RouterNode({"w2": True, "w3": True}, takes=True), Heard()
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_worker_that_the_router_gave_up_is_added_until_it_is_there(times: int) -> None:
+    """Each attempt is waited for: only then comes another one. The operator is told once."""
+    node, heard = RouterNode({"w2": True, "w3": True}, takes=times), Heard()
     await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, heard)
-    assert node.added == [{"url": "http://10.0.0.1:30000", "worker_type": "prefill", "bootstrap_port": 9001}]
+    body = {"url": "http://10.0.0.1:30000", "worker_type": "prefill", "bootstrap_port": 9001}
+    assert node.added == [body] * times
     assert [event.message for event in heard.events if isinstance(event, Note)] == [
         "the router does not know http://10.0.0.1:30000: it is added"
     ]
 
 
 async def test_a_router_that_never_counts_a_worker_fails_with_its_name() -> None:
-    node = RouterNode({"w1": True, "w2": False, "w3": True}, takes=False)
+    node = RouterNode({"w1": True, "w2": False, "w3": True})
     with pytest.raises(StartupError) as caught:
         await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, Heard())
     assert "prefill http://10.0.0.2:30000: registered, but not healthy" in caught.value.faults[0].reason
     assert caught.value.faults[0].process == "d/router"
+
+
+async def test_a_worker_that_cannot_be_added_is_told_with_the_routers_reason() -> None:
+    node = RouterNode({"w2": True, "w3": True})
+    with pytest.raises(StartupError) as caught:
+        await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, Heard())
+    (fault,) = caught.value.faults
+    assert "prefill http://10.0.0.1:30000: not registered; the router says: nobody listens there" in fault.reason
