@@ -52,7 +52,7 @@ class Kind:
 
     Attributes:
         name: in messages.
-        command: the first words of its command line, up to the flags; ``{folder}`` is that of the logs.
+        command: the first words of its command line, up to the flags; ``{folder}`` has the simulated ``engine.py``.
         env: variables of its own.
     """
 
@@ -155,6 +155,12 @@ class Ranks:
     folder: Path
     started: list[Rank] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Write the script of the simulated engine, once: no rank may read it half-written."""
+        folder = self.folder / self.kind.name
+        folder.mkdir()
+        (folder / "engine.py").write_text(shipped("rehearse/engine.py"), encoding="utf-8")
+
     def start(
         self, node: int, *flags: str, rendezvous: int = RENDEZVOUS_PORT, env: Mapping[str, str] = NOTHING
     ) -> Rank:
@@ -171,8 +177,7 @@ class Ranks:
         own = {"host": host.address, "port": str(HTTP_PORT), "model-path": str(home.MODEL)}
         cluster = {"nnodes": "2", "tp-size": "2", "dist-init-addr": meeting, "node-rank": str(node)}
         words = [word for name, value in {**own, **cluster, **FLAGS}.items() for word in (f"--{name}", value)]
-        (self.folder / "engine.py").write_text(shipped("rehearse/engine.py"), encoding="utf-8")
-        command = [word.format(folder=self.folder) for word in self.kind.command]
+        command = [word.format(folder=self.folder / self.kind.name) for word in self.kind.command]
         path = self.folder / f"{self.kind.name}-{len(self.started)}-{host.name}.log"
         with path.open("wb") as log:
             popen = subprocess.Popen(
