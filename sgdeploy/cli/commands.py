@@ -53,6 +53,8 @@ COMMANDS = (
     Command("status", "Tell how deployments are, by asking their hosts."),
     Command("diagnose", "Read logs and name the first cause over all ranks."),
     Command("restart", "Restart instances or the router of what runs."),
+    Command("history", "Tell who did what to a deployment."),
+    Command("rollback", "Go back to the last plan that was ready."),
     Command("down", "Take a deployment down and prove that nothing is left."),
     Command("plan", "Show what would run where; write it as scripts."),
     Command("validate", "Check profiles without touching any host."),

@@ -45,7 +45,7 @@ class Options(Changes, Progress):
 def wait(desk: Desk, options: Options) -> None:
     """Wait until what runs is ready: every rank, and a completion that came back, as in `up`.
 
-    What runs is read from its hosts, and nothing is changed; any number may wait. A rank that has failed ends it with
+    What runs is read from its hosts, and no process is touched; any number may wait. A rank that failed ends it with
     6, as in `up`, but nothing is stopped. What was never started is waited for only while an `up` is at work on it.
     """
     from sgdeploy.cli.run import run

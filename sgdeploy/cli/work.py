@@ -16,10 +16,12 @@ from sgdeploy.deploy import diff as diff_case
 from sgdeploy.deploy import down as down_case
 from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
+from sgdeploy.deploy import past as past_case
 from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy import wait as wait_case
 from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
+from sgdeploy.deploy.history import short
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.errors import SgdeployError, StateError
 from sgdeploy.remote.connect import connector
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
     from sgdeploy.deploy.diagnose import Diagnosed
+    from sgdeploy.deploy.past import Past
     from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan, PlanHost
 
@@ -46,6 +49,7 @@ class Wanted:
     keep: bool = False
     only: tuple[str, ...] = ()
     yes: bool = False
+    verb: str = "up"
 
 
 async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
@@ -72,6 +76,7 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         secrets=desk.secrets_of(target.plan),
         remember=remember,
         yes=wanted.yes,
+        verb=wanted.verb,
         confirm=desk.ask if desk.can_ask else None,
         also=await hosts_of_before(desk, console, target.plan),
     )
@@ -110,7 +115,30 @@ async def restart(desk: Desk, console: Console, plan: Plan, only: tuple[str, ...
         SgdeployError: as ``up`` does.
     """
     asked = UpOptions(owner(desk), timeout=timeout, only=only, secrets=desk.secrets_of(plan), yes=True)
-    await up_case.up(plan, connector(), console.tell, replace(asked, anew=only, recorded=True))
+    await up_case.up(plan, connector(), console.tell, replace(asked, anew=only, recorded=True, verb="restart"))
+
+
+async def history(plan: Plan) -> Past:
+    """Read what was done to a deployment.
+
+    Raises:
+        SgdeployError: as ``past`` does.
+    """
+    return await past_case.past(plan, connector())
+
+
+async def roll_back(desk: Desk, console: Console, target: Target, to: str | None, wanted: Wanted) -> None:
+    """Find an earlier plan that was ready, and run ``up`` with it.
+
+    Raises:
+        SgdeployError: as ``past``, ``earlier`` and ``up`` do.
+    """
+    found = await past_case.past(target.plan, connector(), plans=True)
+    plan = past_case.earlier(found, target.plan.name, to)
+    ready = next(entry for entry in reversed(found.entries) if entry.ready and entry.plan == short(plan.digest))
+    console.tell(Note(f"back to plan {short(plan.digest)}, which was ready at {ready.when} ({ready.who})"))
+    await bring_up(desk, console, replace(target, plan=plan), wanted)
+    console.tell(Note("the profile is as it was: `sgdeploy diff` shows how it differs from what runs now"))
 
 
 async def hosts_of_before(desk: Desk, console: Console, plan: Plan) -> tuple[PlanHost, ...]:

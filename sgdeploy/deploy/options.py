@@ -58,6 +58,7 @@ class UpOptions:
         also: hosts of an earlier plan, on which something may still run; those that cannot be reached are told.
         anew: selectors of what restarts whatever it does, empty for everything; None for nothing.
         recorded: the plan is the one on record; the one at hand only says where to look.
+        verb: the command, for the history.
     """
 
     owner: Owner
@@ -73,6 +74,7 @@ class UpOptions:
     also: tuple[PlanHost, ...] = ()
     anew: tuple[str, ...] | None = None
     recorded: bool = False
+    verb: str = "up"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from sgdeploy.deploy.approach import Approach
 from sgdeploy.deploy.diagnose import explain
 from sgdeploy.deploy.events import Note, Outcome, Step, Tell
+from sgdeploy.deploy.history import History, doing
 from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, require
@@ -145,18 +146,33 @@ class _Attempt:
             self.tell,
             task.launch_id or new_launch_id(),
         )
+        self.history = History(self.fleet, self.plan.lead_host)
         self.stages = Stages(self._launch, task, run.step, self.options)
 
     async def run(self) -> None:
         """Stop, push, start, wait, prove; on any failure clean up before raising."""
+        if self.task.parts:
+            await self._note_what_is_done()
         await self._make_room()
         async with self._undone_on_failure():
             if self.task.written:
                 self.run_of.step("write run folders and scripts")
                 require(await push(self.fleet, self.task), "writing the run folder", hint=None)
+                if not self.task.parts:
+                    await self._note_what_is_done()
             async with watching(self.fleet, self.task.watched, self.tell) as watch:
                 await self.stages.run(watch)
                 await self._conclude(watch)
+
+    async def _note_what_is_done(self) -> None:
+        fates = self.task.fates
+        what = doing(self.options.verb, self.plan, fates.of("start", "restart"), fates.of("stop"))
+        await self.history.note(self.options.owner, what, self.task.written)
+
+    async def _note(self, said: str) -> None:
+        """Put how it ended on record, where anything was done."""
+        if self.stages.launched or self.task.parts:
+            await self.history.note(self.options.owner, f"{self.options.verb}: {said}")
 
     async def _make_room(self) -> None:
         try:
@@ -197,6 +213,7 @@ class _Attempt:
         await proof.workers(watch)
         self.run_of.step("one completion through the front door")
         await proof.completions(watch)
+        await self.history.ready(self.plan, self.options.owner, self.options.verb, self.tell)
         door = f"serves at {self.plan.front_door.url}"
         nothing = self.task.idle and self.stages.were_ready
         text = f"nothing to do: {name} runs as planned and {door}" if nothing else f"{name} {door}"
@@ -214,11 +231,14 @@ class _Attempt:
         try:
             yield
         except asyncio.CancelledError as cancelled:
-            raise await self._interrupted() from cancelled
+            said = await self._interrupted()
+            await to_the_end(self._note(str(said)))
+            raise said from cancelled
         except Exception as error:
             if isinstance(error, StartupError) and self.blames_kept_router(error):
                 raise
             with suppress(asyncio.CancelledError):  # who interrupts here does without the explanation
+                await self._note(f"failed: {error}")
                 await explain(error, self.fleet, self.plan)
             if self.options.keep:
                 self.tell(Note(f"kept as it is; `sgdeploy down {self.plan.name}` stops it", "warning"))

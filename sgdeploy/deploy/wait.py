@@ -1,4 +1,4 @@
-"""`wait`: until what runs is ready, with the same proof as in `up`. Nothing is changed, and no lock is held."""
+"""`wait`: until what runs is ready, with the same proof as in `up`. No process is touched, and no lock is held."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from sgdeploy.deploy.approach import Approach
 from sgdeploy.deploy.diagnose import explain
 from sgdeploy.deploy.events import Note, Outcome, Step, Tell
+from sgdeploy.deploy.history import History
 from sgdeploy.deploy.lock import describe
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secret
@@ -82,6 +83,8 @@ class _Run:
         except (StartupError, WaitTimeoutError) as error:
             await explain(error, approach.fleet, plan)
             raise
+        history = History(approach.fleet, plan.lead_host)
+        await history.ready(plan, self._options.owner, "wait", self._tell)
         self._tell(Outcome("ready", f"{plan.name} serves at {plan.front_door.url}", time.monotonic() - begin))
 
     async def _prove(self, watch: Watch, plan: Plan) -> None:

@@ -94,6 +94,11 @@ class Ground:
         records = [json.loads(file.read_text()) for file in files]
         return {record["id"].partition("/")[2]: record["pid"] for record in records}
 
+    def digest(self) -> str:
+        """Give the digest of the plan on record, without its algorithm."""
+        plan = json.loads((self.run_folder(1) / "plan.json").read_text())
+        return str(plan["digest"]).removeprefix("sha256:")
+
     def run_folder(self, number: int) -> Path:
         """Give the run folder of a host."""
         return Path.home() / ".local/state/sgdeploy" / NAME / self.host(number)

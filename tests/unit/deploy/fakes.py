@@ -74,6 +74,8 @@ class FakeNode:
         living: ids that run.
         logs: lines by id.
         stubborn: ids that no signal ends.
+        audited: lines of the audit log.
+        kept: plans that were kept, by the begin of their digests.
         ended: ids that have ended and are on record, and how (None: nobody saw it).
         lost: why it does not answer any more, until it is opened again; being refused by a loss loses a host.
     """
@@ -84,6 +86,8 @@ class FakeNode:
     script: Sequence[Json | LostHostError] = field(default_factory=list)
     living: set[str] = field(default_factory=set)
     stubborn: set[str] = field(default_factory=set)
+    audited: list[str] = field(default_factory=list)
+    kept: dict[str, Json] = field(default_factory=dict)
     ended: dict[str, Json | None] = field(default_factory=dict)
     plan: Json | None = None
     locked_by: Json | None = None
@@ -186,17 +190,30 @@ class FakeNode:
         return {"owner": self.locked_by}
 
     def _prepare(self, arguments: Json) -> Json:
+        if arguments["run_dir"] != self.host.run_dir:
+            self.kept[arguments["run_dir"].rpartition("/")[2]] = arguments["plan"]
+            return {}
         self.plan = arguments["plan"]
         return {}
 
+    def _audit(self, arguments: Json) -> Json:
+        moment = f"2026-11-29T17:00:{len(self.audited):02d}Z"
+        self.audited.append(f"{moment} {arguments['who']}: {arguments['what']}\n")
+        return {}
+
     def _clear(self, arguments: Json) -> Json:
+        if arguments["run_dir"] != self.host.run_dir:
+            self.kept.pop(arguments["run_dir"].rpartition("/")[2], None)
+            return {}
         gone = arguments.get("ids")
         self.ended = {name: end for name, end in self.ended.items() if gone is not None and name not in gone}
         if gone is None:
             self.plan = self.launch = None
         return {}
 
-    def _records(self, _arguments: Json) -> Json:
+    def _records(self, arguments: Json) -> Json:
+        if arguments["run_dir"] != self.host.run_dir:
+            return {"launch": None, "plan": self.kept.get(arguments["run_dir"].rpartition("/")[2]), "processes": []}
         rows: list[Json] = [
             {"id": name, "pid": 7, "alive": True, "exit": None, "pids": [7], "wall": 990.0, "log": "x.log"}
             for name in sorted(self.living)
@@ -214,7 +231,9 @@ class FakeNode:
         found = {name: self.logs.get(name, []) for name in ids}
         return {"logs": {name: {"path": f"/logs/{name}", "lines": lines, "size": 1} for name, lines in found.items()}}
 
-    def _gather(self, _arguments: Json) -> Json:
+    def _gather(self, arguments: Json) -> Json:
+        if "tail" in arguments.get("commands", {}):
+            return {"commands": {"tail": {"rc": 0, "out": "".join(self.audited), "err": ""}}}
         return self.gathered
 
     def _ports(self, _arguments: Json) -> Json:

@@ -33,12 +33,17 @@ async def test_a_healthy_cluster_comes_up_and_proves_it() -> None:
     assert [op for op in hosts.nodes["h1"].ops() if op not in {"records", "ping"}] == [
         "lock",
         "prepare",
+        "audit",
         "watch",
         "start",
         "complete",
+        "gather",
+        "prepare",
+        "audit",
         "unlock",
     ]
-    assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "ping"}] == ["prepare", "watch", "start"]
+    ops = [op for op in hosts.nodes["h2"].ops() if op not in {"records", "ping"}]
+    assert ops == ["prepare", "audit", "watch", "start"]
     assert isinstance(heard.events[-1], Outcome)
     assert heard.events[-1].outcome == "ready"
     assert [event.tokens for event in heard.events if isinstance(event, Completion)] == [3]
@@ -64,9 +69,8 @@ async def test_records_are_written_before_the_first_start_anywhere() -> None:
     for name, node in hosts.nodes.items():
         node.calls = _Recorder(name, order)
     await up(plan, hosts, Heard(), up_options())
-    last_prepare = max(index for index, (_, op) in enumerate(order) if op == "prepare")
     first_start = min(index for index, (_, op) in enumerate(order) if op == "start")
-    assert last_prepare < first_start
+    assert {host for host, op in order[:first_start] if op == "prepare"} == set(hosts.nodes)
 
 
 class _Recorder(list[tuple[str, dict[str, object]]]):
