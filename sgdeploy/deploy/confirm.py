@@ -57,7 +57,7 @@ async def _confirm(fleet: Fleet, found: Finding) -> Finding:
         return found
     session = fleet.sessions[found.host]
     try:
-        if found.rule == "port-taken" and (match := _PORT.search(found.cause)):
+        if found.rule in {"port-taken", "http-port"} and (match := _PORT.search(found.cause)):
             asked = {"ports": [{"address": "::", "port": int(match[1])}]}  # overlaps every address
             return _holder(found, await session.call("ports", asked))
         if found.rule == "model-path-missing" and (match := _PATH.search(found.cause)):

@@ -13,7 +13,7 @@ from sgdeploy.deploy.records import RecordedProcess, Records, follow_records, re
 from sgdeploy.diagnose.judge import judge
 from sgdeploy.diagnose.model import Diagnosis, Finding, ProcessLog
 from sgdeploy.diagnose.reading import Reading, read
-from sgdeploy.engine.diagnosis import diagnosis_rules
+from sgdeploy.engine.diagnosis import Matcher, diagnosis_rules
 from sgdeploy.errors import (
     Cause,
     HostFault,
@@ -122,6 +122,7 @@ def _reasons(faults: Sequence[HostFault]) -> dict[str, str]:
 async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
     """Read all logs, judge, and look on the hosts for what confirms it."""
     rules = diagnosis_rules()
+    matcher = Matcher(rules)
     readings: list[Reading] = []
 
     async def of_host(host: str) -> None:
@@ -133,7 +134,7 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
             except (NodeError, LostHostError):
                 return
             if log is not None:
-                readings.append(read(log, rules))
+                readings.append(read(log, matcher))
 
     await together(*(of_host(host.host) for host in plan.hosts if fleet.has(host.host)))
     order = {process.id: number for number, process in enumerate(plan.processes)}
@@ -141,7 +142,7 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
     diagnosis = judge(readings, rules)
     kernels = await kernel_logs(fleet, diagnosis, records)
     if kernels:
-        diagnosis = judge([*readings, *(read(log, rules) for log in kernels)], rules)
+        diagnosis = judge([*readings, *(read(log, matcher) for log in kernels)], rules)
     return await confirmed(fleet, diagnosis)
 
 

@@ -11,10 +11,13 @@ from sgdeploy.diagnose.model import Diagnosis, Finding, ProcessLog, Seen
 from sgdeploy.diagnose.peers import midway, rehome, silent_peers, stuck, unexplained
 from sgdeploy.diagnose.reading import Hit, Reading, read
 from sgdeploy.diagnose.words import finding, last_line, reasoned, shown
-from sgdeploy.engine.diagnosis import LEVELS, Rules, diagnosis_rules
+from sgdeploy.engine.diagnosis import LEVELS, Matcher, Rules, diagnosis_rules
 
 _COMPARED = {"arguments-differ", "node-rank-twice", "pd-arguments-differ"}
 _LINE = 200
+_REQUESTS = ("pd-", "kv-", "router-")
+"""Beginnings of rules about what fails request by request, while the server goes on."""
+
 _NEVER = float("inf")
 _KILLED = {(9, None), (None, 137)}
 
@@ -27,7 +30,8 @@ def diagnose(logs: Iterable[ProcessLog], rules: Rules | None = None) -> Diagnosi
         rules: other ones than those that ship.
     """
     known = rules or diagnosis_rules()
-    return judge([read(log, known) for log in logs], known)
+    matcher = Matcher(known)
+    return judge([read(log, matcher) for log in logs], known)
 
 
 def judge(readings: Sequence[Reading], rules: Rules) -> Diagnosis:
@@ -83,7 +87,8 @@ class _Case:
 
     def _waits(self, each: Finding, first: Finding | None) -> Finding:
         """Say of a log that just ends before it was ready that its process waits for the one at fault."""
-        if first is None or each.rule != "stopped-midway":
+        engines = {one.log.process for one in self.readings if one.kind == "engine"}
+        if first is None or each.rule != "stopped-midway" or first.process not in engines:
             return each
         reading = next(one for one in self.readings if one.log.process == each.process)
         sentence = self.rules.sentence("only-waits")
@@ -112,10 +117,13 @@ def counting(reading: Reading) -> Iterator[Hit]:
 def _overcome(reading: Reading, hit: Hit) -> bool:
     if hit.rule.phase == "start" and reading.up_line is not None and hit.number < reading.up_line:
         return True
-    if hit.rule.level == "vague" and (reading.log.alive or reading.answered_line > hit.number):
+    survived = reading.answered_line > hit.number
+    if hit.rule.level == "vague" and (reading.log.alive or survived):
+        return True
+    if hit.rule.level in {"lead", "symptom"} and survived and not hit.rule.id.startswith(_REQUESTS):
         return True
     if hit.rule.id == "unanswered":
-        return reading.answered_line > hit.number
+        return survived
     return hit.rule.id == "prompt-over-pool" and not _pool_is_small(reading)
 
 

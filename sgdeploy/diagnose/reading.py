@@ -11,7 +11,7 @@ from typing import Final
 from sgdeploy.diagnose.arguments import arguments, facts, usage_flags
 from sgdeploy.diagnose.model import Kind, ProcessLog
 from sgdeploy.diagnose.stamps import plain, stamp, year_of
-from sgdeploy.engine.diagnosis import Moment, Rule, Rules
+from sgdeploy.engine.diagnosis import Matcher, Moment, Rule
 from sgdeploy.engine.milestones import Milestone, milestone_sets
 
 ABOVE: Final = 60
@@ -114,11 +114,6 @@ class Reading:
     answered_line: int = 0
 
     @property
-    def is_follower(self) -> bool:
-        """Whether it is a rank that never says that it is ready."""
-        return self.arguments.get("node_rank", "0") != "0"
-
-    @property
     def came_up(self) -> bool:
         """Whether it said that it is ready, or that it has loaded where it says no more than that."""
         return self.up_line is not None
@@ -131,7 +126,7 @@ class Reading:
 class _Reader:
     """The state of one pass."""
 
-    def __init__(self, log: ProcessLog, rules: Rules, kind: Kind) -> None:
+    def __init__(self, log: ProcessLog, rules: Matcher, kind: Kind) -> None:
         sets = milestone_sets()
         chosen = sets["router" if kind == "router" else "engine"].milestones
         follower = sets["engine-follower"].milestones if kind == "engine" else ()
@@ -149,7 +144,8 @@ class _Reader:
         found.lines += 1
         if text.strip():
             found.last = (number, text)
-        if seen := stamp(text, self._year):
+        seen = stamp(text, self._year)
+        if seen:
             found.last_at, self._tag = seen.at, seen.tag
             self._year = year_of(seen.at)
         if told := arguments(text):
@@ -160,7 +156,7 @@ class _Reader:
             found.flags.update(usage_flags(text))
         self._milestones(number, text)
         self._signs(number, text)
-        self._search(number, text)
+        self._search(number, text, text[seen.length :].lstrip("] ") if seen else text)
         self._above.append(text)
 
     def _milestones(self, number: int, text: str) -> None:
@@ -168,7 +164,7 @@ class _Reader:
             milestone, _ = self._open.pop(name)
             self.found.reached.append(milestone)
             self._moment = _MOMENTS.get(name, self._moment)
-            if milestone.state == "ready" and (name != "dummy-http-up" or self.found.is_follower):
+            if milestone.state == "ready":
                 self.found.up_line = number
 
     def _signs(self, number: int, text: str) -> None:
@@ -182,10 +178,10 @@ class _Reader:
         elif _OWN_KILL.search(text):
             found.killed_itself = True
 
-    def _search(self, number: int, text: str) -> None:
+    def _search(self, number: int, text: str, body: str) -> None:
         if len(self.found.hits) >= HITS:
             return
-        taken = self._rules.take(text, self.found.kind, self._above)
+        taken = self._rules.take(body, self.found.kind, self._above)
         if taken is None:
             return
         found = self.found
@@ -205,7 +201,7 @@ class _Reader:
         return self._batch if self._moment == "serving" and self._batch else self._moment
 
 
-def read(log: ProcessLog, rules: Rules) -> Reading:
+def read(log: ProcessLog, rules: Matcher) -> Reading:
     """Read a log; of several runs in one file only the last one counts."""
     lines = [(number, plain(text).replace("\r", " ").rstrip()) for number, text in log.lines]
     kind = _kind(log.role, [text for _, text in lines[:_HEAD]])

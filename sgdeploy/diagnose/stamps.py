@@ -25,10 +25,12 @@ class Stamp:
     Attributes:
         at: seconds since the epoch, the clock of the log taken as UTC.
         tag: ``TP0`` or ``DP1 TP3``, "" where none is named.
+        length: of the stamp itself, in characters.
     """
 
     at: float
     tag: str
+    length: int = 0
 
 
 def plain(line: str) -> str:
@@ -46,11 +48,11 @@ def stamp(line: str, year: int | None = None) -> Stamp | None:
     """
     if match := _FULL.match(line):
         at = _seconds(f"{match['date']} {match['time']}", match["part"])
-        return None if at is None else Stamp(at, match["tag"] or "")
+        return None if at is None else Stamp(at, match["tag"] or "", match.end())
     if year is not None and (match := _GLOG.match(line)):
         date = f"{year}-{match['date'][:2]}-{match['date'][2:]}"
         at = _seconds(f"{date} {match['time']}", match["part"])
-        return None if at is None else Stamp(at, f"rank {match['rank']}" if match["rank"] else "")
+        return None if at is None else Stamp(at, f"rank {match['rank']}" if match["rank"] else "", match.end())
     return None
 
 

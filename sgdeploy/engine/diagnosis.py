@@ -22,7 +22,10 @@ Moment: TypeAlias = Literal["start", "rendezvous", "weights", "kv-cache", "graph
 LEVELS: tuple[Level, ...] = ("cause", "lead", "vague", "symptom", "note")
 """What beats what, the strongest first."""
 
-SEARCHED = 8 * 1024
+REMEMBERED = 20_000
+"""So many different lines are remembered; a few megabytes."""
+
+SEARCHED = 2 * 1024
 """So many characters of a line are searched; what an error says stands at its begin, command lines follow."""
 
 
@@ -81,7 +84,7 @@ class Rule(Sentence):
     """
 
     scope: Scope
-    phase: Literal["start", "any"] = "any"
+    phase: Literal["start", "any"] = "start"
     patterns: Annotated[tuple[Pattern, ...], Field(min_length=1)]
     near: Pattern | None = None
     at: Mapping[Moment, Text] = Field(default_factory=dict)
@@ -138,24 +141,19 @@ class Rules(_Data):
     def _dull(self) -> re.Pattern[str]:
         return re.compile("|".join(f"(?:{pattern})" for pattern in self.dull))
 
-    def take(self, line: str, kind: Scope, above: Sequence[str] = ()) -> Taken | None:
-        """Find the rule that a line belongs to: the first that fits.
-
-        Args:
-            line: without terminal colours.
-            kind: whose log it stands in.
-            above: the lines before it.
-        """
+    def candidates(self, line: str, kind: Scope) -> list[Taken]:
+        """Give the rules that fit a line, up to the first that asks for nothing above it; the first one takes it."""
         line = line[:SEARCHED]
+        found: list[Taken] = []
         if not line or self._dull.search(line):
-            return None
+            return found
         for rule in self.rules:
-            if rule.scope not in {"any", kind}:
-                continue
-            values = rule.values(line)
-            if values is not None and rule.has_near(above):
-                return Taken(rule, values)
-        return None
+            values = rule.values(line) if rule.scope in {"any", kind} else None
+            if values is not None:
+                found.append(Taken(rule, values))
+                if rule.near is None:
+                    break
+        return found
 
     def sentence(self, name: str) -> Sentence:
         """Give what is said of something that was found by comparing.
@@ -164,6 +162,31 @@ class Rules(_Data):
             KeyError: there is none of that name.
         """
         return {each.id: each for each in self.reasoned}[name]
+
+
+class Matcher:
+    """Asks rules about many lines; 256 ranks write the same ones, and each is searched once."""
+
+    def __init__(self, rules: Rules) -> None:
+        """Begin with nothing known."""
+        self._rules = rules
+        self._known: dict[tuple[Scope, str], list[Taken]] = {}
+
+    def take(self, line: str, kind: Scope, above: Sequence[str]) -> Taken | None:
+        """Find the rule that a line belongs to: the first that fits, None where none does.
+
+        Args:
+            line: without colours and, so that others can be the same, without stamp.
+            kind: whose log it stands in.
+            above: the lines before it.
+        """
+        key = (kind, line[:SEARCHED])
+        candidates = self._known.get(key)
+        if candidates is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            candidates = self._known[key] = self._rules.candidates(line, kind)
+        return next((each for each in candidates if each.rule.has_near(above)), None)
 
 
 @cache

@@ -13,7 +13,7 @@ IS_REFRESHED = os.environ.get("SGDEPLOY_REFRESH_GOLDEN") == "1"
 
 
 def row(sentence: Sentence) -> str:
-    where = f"{sentence.scope}{', start' * (sentence.phase == 'start')}" if isinstance(sentence, Rule) else "all ranks"
+    where = f"{sentence.scope}{', always' * (sentence.phase == 'any')}" if isinstance(sentence, Rule) else "all ranks"
     cells = (f"`{sentence.id}`", sentence.level, where, sentence.cause, sentence.next, sentence.source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

@@ -144,10 +144,10 @@ def test_a_failed_warm_up_counts_although_the_ready_line_follows() -> None:
     assert rules_of(found) == [("pd-warmup-failed", "p")]
 
 
-def test_a_bind_error_counts_only_where_it_never_came_up_or_ended() -> None:
+def test_a_bind_error_of_the_server_counts_although_the_ready_line_follows() -> None:
     bind = at(5, "[Errno 98] error while attempting to bind on address ('10.0.0.1', 30000): address already in use")
     found = diagnose([log("n0", *loaded(), bind, at(6, "The server is fired up and ready to roll!"), told=L)])
-    assert rules_of(found) == [("port-taken", "n0")]
+    assert rules_of(found) == [("http-port", "n0")]
 
 
 def test_of_several_runs_in_one_file_the_last_counts() -> None:
@@ -261,3 +261,14 @@ def test_a_barrier_that_names_a_rank_points_at_its_node() -> None:
     told = [line.replace("'tp_size': 2", "'tp_size': 16") for line in (L, F)]
     found = diagnose([log("n0", barrier, told=told[0]), log("n1", *loaded()[:3], told=told[1])])
     assert [(each.rule, each.process, each.rank) for each in found.findings] == [("faulty-rank", "n1", "rank 13")]
+
+
+def test_a_port_that_became_free_in_time_was_no_fault() -> None:
+    waits = at(1, "port 25001 is in use. Waiting for 15 seconds for port_base to be available.")
+    assert diagnose([log("n0", waits, *leader(), told=L)]).findings == ()
+
+
+def test_an_error_that_the_server_outlived_does_not_count() -> None:
+    error, answer = at(20, "KeyError: 'x'"), at(30, 'INFO:     10.0.0.9:1 - "POST /generate HTTP/1.1" 200 OK')
+    assert diagnose([log("n0", *leader(error, answer), told=L)]).findings == ()
+    assert rules_of(diagnose([log("n0", *leader(error), told=L)])) == [("exception", "n0")]

@@ -11,19 +11,20 @@ import pytest
 import yaml
 
 from sgdeploy.diagnose.stamps import plain
-from sgdeploy.engine.diagnosis import LEVELS, Rules, diagnosis_rules
+from sgdeploy.engine.diagnosis import LEVELS, Matcher, Rules, diagnosis_rules
 
 Kind = Literal["engine", "router", "kernel"]
 HERE = Path(__file__).parent
 LOGS = HERE / "logs"
 KINDS: dict[Kind, dict[str, list[str]]] = yaml.safe_load((HERE / "samples.yaml").read_text(encoding="utf-8"))
+MATCHER = Matcher(diagnosis_rules())
 EVERY = [(kind, rule, sample) for kind, rules in KINDS.items() for rule, samples in rules.items() for sample in samples]
 
 
 @pytest.mark.parametrize(("kind", "rule", "sample"), EVERY, ids=[f"{rule}-{n}" for n, (_, rule, _) in enumerate(EVERY)])
 def test_a_sample_hits_its_rule_and_no_other(kind: Kind, rule: str, sample: str) -> None:
     *above, line = sample.split("\n")
-    taken = diagnosis_rules().take(line, kind, above)
+    taken = MATCHER.take(line, kind, above)
     assert taken is not None, f"no rule takes it: {line}"
     assert taken.rule.id == rule
 
@@ -53,7 +54,7 @@ def test_lines_of_normal_work_hit_nothing_that_counts(case: str) -> None:
     for path in sorted((LOGS / case).glob("*.log")):
         above: list[str] = []
         for line in map(plain, path.read_text().splitlines()):
-            taken = diagnosis_rules().take(line, "engine", above[-60:])
+            taken = MATCHER.take(line, "engine", above[-60:])
             assert taken is None or taken.rule.level == "note" or taken.rule.phase == "start", line
             above.append(line)
 
