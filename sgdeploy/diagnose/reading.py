@@ -21,6 +21,7 @@ HITS: Final = 200
 """So many hits of one log are kept; what comes first is what matters."""
 
 _HEAD = 300
+_SOURCE = 160
 _ROUTER = re.compile(r"\bsmg::|\bsglang_router|\bStarting router on\b|\[Router \(Rust\)\]")
 _KERNEL = re.compile(r"\binvoked oom-killer\b|\boom-kill:|^\[ *\d+\.\d+\] |\bkernel: ")
 _ENGINE = re.compile(r"\bserver_args\s*=|\bsglang[./]")
@@ -186,10 +187,16 @@ class _Reader:
             return
         found = self.found
         moment = self.moment_now()
-        hit = Hit(taken.rule, number, text, taken.values, found.last_at, self._tag, moment, found.leaving)
+        values = {"text": self._asserted(), **taken.values} if taken.rule.id == "exception" else taken.values
+        hit = Hit(taken.rule, number, text, values, found.last_at, self._tag, moment, found.leaving)
         found.hits.append(hit)
         if hit.rule.level == "note":
             found.facts.update(hit.values)
+
+    def _asserted(self) -> str:
+        """Give the line of source that an error without a text of its own came from."""
+        code = (line.strip() for line in reversed(self._above) if line.strip(" ^~"))
+        return next(code, "no text")[:_SOURCE]
 
     def moment_now(self) -> Moment:
         """Tell what it was doing: by its traceback, else by its last batch, else by the last milestone."""
