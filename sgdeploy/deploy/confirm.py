@@ -24,7 +24,8 @@ async def kernel_logs(fleet: Fleet, diagnosis: Diagnosis, records: Records) -> l
     answers = await fleet.ask("gather", lambda _: {"commands": {"dmesg": command}}, hosts=hosts)
     logs = []
     for host, result in answers.results.items():
-        ages = [each.seconds for each in records.hosts[host].processes if each.seconds is not None]
+        recorded = records.hosts[host].processes if host in records.hosts else ()
+        ages = [each.seconds for each in recorded if each.seconds is not None]
         text = result.get("commands", {}).get("dmesg", {}).get("out", "")
         lines = _recent(text, max(ages, default=0.0), fleet.sessions[host].hello["time"])
         if lines:

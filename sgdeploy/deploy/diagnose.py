@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -30,6 +31,12 @@ from sgdeploy.remote.waits import together
 
 END_LINES = 4000
 """Lines at the end of a log that are read, of at most 1 MiB; its begin is read for 1 MiB."""
+
+PATIENCE = 60.0
+"""Seconds that the logs of one host may take; `diagnose` goes on without those that take longer."""
+
+PATIENCE_ON_FAILURE = 8.0
+"""The same for a command that has failed: the operator waits, and other hosts may tell enough."""
 
 LIMIT = 20.0
 """Seconds that reading the logs may take when a command that failed asks for it."""
@@ -70,7 +77,7 @@ async def diagnose_deployment(plan: Plan, connector: Connector) -> Diagnosed:
 
         records = await follow_records(fleet, open_more)
         running = records.plans[0] if records.plans else plan
-        diagnosis = await _diagnosis(fleet, running, records)
+        diagnosis = await _diagnosis(fleet, running, records, PATIENCE)
         if not diagnosis.seen:
             raise UsageError(f"no log of {plan.name} is on any of its hosts", hint="it was never started there")
         return Diagnosed(diagnosis, _reasons([*faults, *records.faults]))
@@ -83,7 +90,8 @@ async def explain(error: Exception, fleet: Fleet, plan: Plan) -> None:
     if not isinstance(error, (StartupError, WaitTimeoutError)):
         return
     try:
-        diagnosis = await asyncio.wait_for(_diagnosis(fleet, plan, await read_records(fleet)), LIMIT)
+        looking = _diagnosis(fleet, plan, await read_records(fleet), PATIENCE_ON_FAILURE)
+        diagnosis = await asyncio.wait_for(looking, LIMIT)
     except (asyncio.TimeoutError, NodeError, LostHostError):
         return
     late = tuple(_cause(each) for each in diagnosis.notes if each.rule == _LATE)
@@ -96,7 +104,7 @@ async def explain(error: Exception, fleet: Fleet, plan: Plan) -> None:
 async def causes(fleet: Fleet, plan: Plan, records: Records) -> tuple[Cause, ...]:
     """Give what the logs of a deployment tell, none where they cannot be read in time."""
     try:
-        return causes_of(await asyncio.wait_for(_diagnosis(fleet, plan, records), LIMIT))
+        return causes_of(await asyncio.wait_for(_diagnosis(fleet, plan, records, PATIENCE_ON_FAILURE), LIMIT))
     except asyncio.TimeoutError:
         return ()
 
@@ -119,7 +127,7 @@ def _reasons(faults: Sequence[HostFault]) -> dict[str, str]:
     return {fault.host: fault.reason for fault in faults}
 
 
-async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
+async def _diagnosis(fleet: Fleet, plan: Plan, records: Records, patience: float) -> Diagnosis:
     """Read all logs, judge, and look on the hosts for what confirms it."""
     rules = diagnosis_rules()
     matcher = Matcher(rules)
@@ -136,7 +144,11 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records) -> Diagnosis:
             if log is not None:
                 readings.append(read(log, matcher))
 
-    await together(*(of_host(host.host) for host in plan.hosts if fleet.has(host.host)))
+    async def in_time(host: str) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(of_host(host), patience)
+
+    await together(*(in_time(host.host) for host in plan.hosts if fleet.has(host.host)))
     order = {process.id: number for number, process in enumerate(plan.processes)}
     readings.sort(key=lambda reading: order[reading.log.process])
     diagnosis = judge(readings, rules)

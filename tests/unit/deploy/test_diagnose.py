@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
+from sgdeploy.deploy import diagnose as diagnose_module
 from sgdeploy.deploy import status as status_module
 from sgdeploy.deploy.diagnose import diagnose_deployment
 from sgdeploy.deploy.status import status
 from sgdeploy.deploy.up import up
 from sgdeploy.errors import HostFault, RemoteError, StartupError, UsageError
-from sgdeploy.remote.base import NodeError
+from sgdeploy.remote.base import Json, NodeError
 from tests.unit.deploy.fakes import cluster, dead, make_plan, up_options
 from tests.unit.deploy.test_down import running
 
@@ -140,3 +145,21 @@ async def test_advice_is_given_where_it_is_asked_for(monkeypatch: pytest.MonkeyP
     assert (await status(plan, hosts, {})).advice == ()
     (found,) = (await status(plan, hosts, {}, advise=True)).advice
     assert (found.process, found.figure) == (plan.processes[0].id, "KV pool of 64 tokens, context length 16384")
+
+
+async def test_a_host_that_does_not_send_its_logs_in_time_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose_module, "PATIENCE", 0.2)
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h2"].logs = {plan.processes[1].id: [FLAG]}
+    answers = hosts.nodes["h1"].call
+
+    async def slow(op: str, args: Mapping[str, Any] | None = None, *, limit: float = 30.0) -> Json:
+        if op == "logs":
+            await asyncio.sleep(30)
+        return await answers(op, args, limit=limit)
+
+    monkeypatch.setattr(hosts.nodes["h1"], "call", slow)
+    first = (await diagnose_deployment(plan, hosts)).diagnosis.first
+    assert first is not None
+    assert first.host == "h2"
