@@ -24,6 +24,33 @@ def seconds(text: str) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
+def moment(text: str) -> float:
+    """Read a time of the command line, in seconds since the epoch: ``10m`` ago, ``22:15`` of today, ISO date and time.
+
+    Raises:
+        typer.BadParameter: it is none of these.
+    """
+    import time
+    from datetime import datetime, timedelta
+
+    from sgdeploy.profile.scalars import parse_duration
+
+    try:
+        return time.time() - parse_duration(text)
+    except ValueError:
+        pass
+    now = datetime.now().astimezone()
+    try:
+        if "-" in text:
+            return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().timestamp()
+        today = datetime.fromisoformat(f"{now.date()}T{text}").astimezone()
+    except ValueError as error:
+        raise typer.BadParameter(
+            "must be a duration such as 10m, or a time such as 22:15 or 2026-11-29T22:15"
+        ) from error
+    return (today if today <= now else today - timedelta(days=1)).timestamp()
+
+
 PROFILE_HELP = "Path of a profile, or shipped:PATH for one that ships with sgdeploy, such as shipped:demo/local."
 ONLY_HELP = (
     "A part of the deployment: a role, an instance such as prefill/long, or the router; globs too. May be repeated."

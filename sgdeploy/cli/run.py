@@ -18,20 +18,26 @@ T = TypeVar("T")
 INTERRUPTED = 130
 
 
-def run(desk: Desk, console: Console, work: Coroutine[None, None, T]) -> T:
+def run(desk: Desk, console: Console, work: Coroutine[None, None, T], *, endless: bool = False) -> T:
     """Run a use case to its end.
 
     The first Ctrl-C (or SIGTERM, or the end of the terminal) cancels it, so that it frees its lock and says what runs;
     the second leaves at once.
 
+    Args:
+        desk: of this run of the program.
+        console: hears of the interruption.
+        work: the use case.
+        endless: an interruption is how it is meant to end, and no news.
+
     Raises:
         CancelledRunError: interrupted, where the use case had nothing of its own to say about it.
         SgdeployError: what the use case raised.
     """
-    return asyncio.run(_interruptible(desk, console, work))
+    return asyncio.run(_interruptible(desk, console, work, endless=endless))
 
 
-async def _interruptible(desk: Desk, console: Console, work: Coroutine[None, None, T]) -> T:
+async def _interruptible(desk: Desk, console: Console, work: Coroutine[None, None, T], *, endless: bool) -> T:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     interrupted = False
@@ -43,7 +49,8 @@ async def _interruptible(desk: Desk, console: Console, work: Coroutine[None, Non
             desk.finish()
             os._exit(INTERRUPTED)
         interrupted = True
-        console.say("interrupted: ending in an orderly way; Ctrl-C again leaves at once")
+        if not endless:
+            console.say("interrupted: ending in an orderly way; Ctrl-C again leaves at once")
         task.cancel()
 
     numbers = [signal.SIGINT, signal.SIGTERM]

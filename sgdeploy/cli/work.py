@@ -31,12 +31,16 @@ if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
     from sgdeploy.deploy.diagnose import Diagnosed
+    from sgdeploy.deploy.hostlogs import LogsOptions
     from sgdeploy.deploy.past import Past
     from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan, PlanHost
 
 READY, NOT_READY, DOWN = 0, 1, 9
 _CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
+
+
+_ELSEWHERE = "the profile has changed: it was started last on other hosts or in other run folders"
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,19 @@ async def look_into(plan: Plan) -> Diagnosed:
     return await diagnose_deployment(plan, connector())
 
 
+async def show_logs(desk: Desk, console: Console, plan: Plan, options: LogsOptions) -> None:
+    """Run ``logs``; stdout gets nothing but lines.
+
+    Raises:
+        SgdeployError: as ``logs`` does.
+    """
+    from sgdeploy.deploy import logs as logs_case
+
+    if started_elsewhere(desk, plan) is not None:
+        console.warn(Note(f"{_ELSEWHERE}; `sgdeploy logs {plan.name}` looks there", "warning"))
+    await logs_case.logs(plan, connector(), console.log_lines(plan.processes), console.warn, options)
+
+
 async def ask(desk: Desk, plan: Plan, *, advise: bool = False) -> DeploymentStatus:
     """Run ``status``, with advice on the settings where that is wanted.
 
@@ -221,8 +238,7 @@ async def ask(desk: Desk, plan: Plan, *, advise: bool = False) -> DeploymentStat
     found = await status_case.status(plan, connector(), desk.secrets_of(plan), advise=advise)
     if started_elsewhere(desk, plan) is None:
         return found
-    what = "the profile has changed: it was started last on other hosts or in other run folders"
-    return replace(found, drift=(*found.drift, f"{what}; `sgdeploy status {plan.name}` looks there"))
+    return replace(found, drift=(*found.drift, f"{_ELSEWHERE}; `sgdeploy status {plan.name}` looks there"))
 
 
 async def ask_all(desk: Desk, plans: Sequence[Plan]) -> tuple[list[DeploymentStatus], list[SgdeployError]]:

@@ -15,6 +15,7 @@ from sgdeploy.console.faults import error_json, error_lines, in_full
 from sgdeploy.console.findings import diagnosis_lines
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard, Picture, RankPicture
+from sgdeploy.console.logs import LogPrinter, line_json
 from sgdeploy.console.plans import host_lines, plan_lines
 from sgdeploy.console.splits import Pace, SplitPicture, split_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
@@ -25,7 +26,6 @@ from sgdeploy.deploy.events import (
     Event,
     Heartbeat,
     HostState,
-    Note,
     Outcome,
     ProcessFailed,
     RankState,
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sgdeploy.deploy.events import DeploymentStatus
+    from sgdeploy.deploy.hostlogs import LogLine, Show
     from sgdeploy.diagnose.model import Diagnosis
-    from sgdeploy.plan.model import Plan
+    from sgdeploy.plan.model import Plan, Process
     from sgdeploy.plan.part import Part
     from sgdeploy.problems import Problem
     from sgdeploy.weights.cut.report import Report
@@ -215,8 +216,8 @@ class Console:
             self._print(self._err, [line for problem in problems for line in problem_lines(problem)])
             self._print(self._err, [Text(summary(problems), "bold")])
 
-    def warn(self, note: Note) -> None:
-        """Show a warning on stderr in every mode: for commands whose stdout is one JSON object and nothing else."""
+    def warn(self, note: Event) -> None:
+        """Show a warning on stderr in every mode: for commands whose stdout is their own data and nothing else."""
         self._print(self._err, event_lines(note))
 
     def error(self, error: SgdeployError) -> None:
@@ -275,6 +276,16 @@ class Console:
             self.json({**report.to_json(), "free": free})
         else:
             self._print(self._out, split_lines(report, free))
+
+    def log_lines(self, processes: Sequence[Process]) -> Show:
+        """Give what writes lines of logs of these processes, as fast as they are read; see ``LogPrinter``."""
+        sink = cast("Sink", self._out.file)
+        printer = LogPrinter(sink, processes, color=self._out.is_terminal and not self._out.no_color)
+
+        async def show_json(lines: Sequence[LogLine]) -> bool:
+            return await printer.write("".join(json.dumps(line_json(line)) + "\n" for line in lines))
+
+        return show_json if self.mode == "json" else printer.text
 
     def line(self, text: str, **fields: Any) -> None:
         """Write one line of data; in JSON mode its fields instead."""

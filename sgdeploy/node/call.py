@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from .errors import OpError
 from .folder import Folder
 
 TYPE_CHECKING = False
@@ -24,6 +25,8 @@ class Call:
         self.arguments = arguments
         self.cancelled = threading.Event()
         self._emit = emit
+        window = arguments.get("window")
+        self._room = None if window is None else threading.Semaphore(int(window))
 
     def __getitem__(self, name: str) -> Any:
         """Give an argument that must be there."""
@@ -40,5 +43,17 @@ class Call:
         return Folder(self["run_dir"])
 
     def event(self, value: Json) -> None:
-        """Send one event of a stream."""
+        """Send one event of a stream; with a window, once there is room in it.
+
+        Raises:
+            OpError: ``cancelled`` while it waited for room.
+        """
+        while self._room is not None and not self._room.acquire(timeout=0.2):
+            if self.cancelled.is_set():
+                raise OpError("cancelled", "the operation was cancelled")
         self._emit({"id": self.ident, "event": value})
+
+    def took(self) -> None:
+        """Hear that the controller has taken one event: there is room for another."""
+        if self._room is not None:
+            self._room.release()

@@ -10,6 +10,7 @@ from .errors import OpError
 from .files import remove, remove_tree
 from .hugepages import Hugepages
 from .keeper_line import keeper_gone
+from .logparts import note_runs
 from .processes import boot_id, read_stat, send_signal
 from .start import KILL_PATIENCE
 from .survivors import Survivors, refuse_if_alive
@@ -54,6 +55,7 @@ def op_clear(call: Call) -> Json:
 
 def put_away(folder: Folder) -> None:
     """Remove all that was written into a folder but the logs and the audit trail; nothing of it may live."""
+    note_runs(folder, folder.records())
     shipped = folder.noted_files()
     for path in [*map(folder.inside, shipped), *(path for path, _ in folder.drafts())]:
         remove(path)
@@ -75,6 +77,7 @@ def clear_some(folder: Folder, ids: Collection[str]) -> Json:
     if living:
         names = ", ".join(living)
         raise OpError("still-alive", f"cannot clear the records of {names}: alive", ids=living)
+    note_runs(folder, records)
     for record in records:
         key = record["key"]
         for path in ("secrets/%s.yaml", "scripts/%s.sh"):

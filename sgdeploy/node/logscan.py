@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 
 from .files import CHUNK
+from .growing import GrowingFile
 from .logs import LINE_SHOWN, clean
 
 TYPE_CHECKING = False
@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
-    from typing import Any
 
 
 BREAKS = re.compile(rb"[\r\n]+")
@@ -30,11 +29,9 @@ class LogScan:
         self, path: Path, offset: int, patterns: list[tuple[str, re.Pattern[str]]], known: Collection[str] = ()
     ) -> None:
         """Look for each pattern once, in lines after the offset; those that are known were found before."""
-        self._path = path
-        self._position = offset
+        self._file = GrowingFile(path, offset)
         self._patterns = patterns
         self._open = {name: pattern for name, pattern in patterns if name not in known}
-        self._stream: Any = None
         self._unfinished = b""
         self._skipping = False
         self._last = b""
@@ -57,12 +54,12 @@ class LogScan:
         before = self.bytes
         self.behind = False
         try:
-            self._follow()
-            while self._stream is not None:
-                chunk = self._stream.read(CHUNK)
+            if self._file.look():
+                self._unfinished, self._skipping = b"", False
+            while True:
+                chunk = self._file.read()
                 if not chunk:
                     break
-                self._position += len(chunk)
                 self.bytes += len(chunk)
                 self._feed(chunk)
                 if time.monotonic() > deadline:
@@ -75,35 +72,7 @@ class LogScan:
 
     def close(self) -> None:
         """Close the file."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-
-    def _follow(self) -> None:
-        """Open the log; begin again where it was cut, or where another file with content took its name."""
-        if self._stream is not None:
-            size = os.fstat(self._stream.fileno()).st_size
-            if size == self._position and self._replaced():
-                self.close()
-                self._position = 0
-            elif size < self._position:
-                self._restart(0)
-        if self._stream is None:
-            self._stream = self._path.open("rb", buffering=0)
-            size = os.fstat(self._stream.fileno()).st_size
-            self._restart(self._position if self._position <= size else 0)
-
-    def _replaced(self) -> bool:
-        try:
-            named = self._path.stat()
-        except OSError:
-            return False
-        return named.st_size > 0 and named.st_ino != os.fstat(self._stream.fileno()).st_ino
-
-    def _restart(self, position: int) -> None:
-        self._position = position
-        self._stream.seek(position)
-        self._unfinished, self._skipping = b"", False
+        self._file.close()
 
     def _feed(self, chunk: bytes) -> None:
         if self._skipping:

@@ -58,6 +58,7 @@ class Server:
         self._operations: dict[str, Callable[[Call], Json]] = {
             "ping": lambda _: {"time": time.time()},
             "cancel": self._cancel,
+            "took": self._took,
             "gather": op_gather,
             "ports": op_ports,
             "lock": self._locks.lock,
@@ -72,6 +73,7 @@ class Server:
             "restore": self._alone(op_restore),
             "clear": self._alone(op_clear),
             "logs": op_logs,
+            "read_logs": read_logs,
             "complete": op_complete,
             "http": op_http,
             "audit": op_audit,
@@ -136,6 +138,12 @@ class Server:
             target.cancelled.set()
         return {}
 
+    def _took(self, call: Call) -> Json:
+        target = self._calls.get(call["target"])
+        if target is not None:
+            target.took()
+        return {}
+
     @staticmethod
     def _unknown(call: Call) -> Json:
         raise OpError("unknown-op", "this node helper knows no operation {!r}".format(call["op"]))
@@ -164,3 +172,10 @@ class Server:
         if still > FROZEN:
             os.write(2, b"it stood still for %d s, longer than it is waited for\n" % still)
             os._exit(1)
+
+
+def read_logs(call: Call) -> Json:
+    """Read logs line by line; what that takes is loaded when it is first asked for."""
+    from .readlogs import ReadLogs
+
+    return ReadLogs(call).run()

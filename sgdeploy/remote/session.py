@@ -70,7 +70,7 @@ class Session:
             NodeError: the helper refused.
             LostHostError: the connection ended or ``limit`` seconds passed without the answer.
         """
-        with self._request(op, args) as mailbox:
+        with self._request(op, args) as (_, mailbox):
             try:
                 return await bounded(self._result(mailbox), limit)
             except asyncio.TimeoutError:
@@ -81,11 +81,13 @@ class Session:
     ) -> AsyncIterator[Json]:
         """Send one operation and yield its events until it ends; leaving the iterator cancels it on the node.
 
+        With ``window`` among its arguments, that many events at most are on their way or wait to be taken.
+
         Raises:
             NodeError: the helper refused, or the operation failed on its way.
             LostHostError: the connection ended, or nothing came for ``silence`` seconds.
         """
-        with self._request(op, args) as mailbox:
+        with self._request(op, args) as (number, mailbox):
             sent = False
             while True:
                 try:
@@ -99,6 +101,8 @@ class Session:
                     self._check(message)
                     return
                 yield message["event"]
+                if args is not None and "window" in args and self._lost is None:
+                    self._post({"op": "took", "target": number})
 
     async def close(self) -> None:
         """End the helper and the connection; never raises, waits a few seconds at most."""
@@ -109,7 +113,9 @@ class Session:
         await self._channel.close(self._hello.get("pid"))
 
     @contextlib.contextmanager
-    def _request(self, op: str, args: Mapping[str, Any] | None) -> Iterator[asyncio.Queue[Json | LostHostError]]:
+    def _request(
+        self, op: str, args: Mapping[str, Any] | None
+    ) -> Iterator[tuple[int, asyncio.Queue[Json | LostHostError]]]:
         if self._lost is not None:
             raise self._loss(self._lost.reason)
         number = self._next
@@ -118,7 +124,7 @@ class Session:
         self._mailboxes[number] = mailbox
         self._post({**(args or {}), "id": number, "op": op})
         try:
-            yield mailbox
+            yield number, mailbox
         finally:
             # The reader drops a mailbox once the answer is in; one that is still there is being abandoned. Nothing
             # is awaited here, so that this also works while the caller is being cancelled.

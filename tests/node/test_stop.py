@@ -229,7 +229,7 @@ def test_records_are_cleared_only_when_all_is_gone(deployment: Deployment) -> No
     deployment.call("audit", who="me", what="down")
     deployment.call("clear")
     left = sorted(str(path.relative_to(deployment.run_dir)) for path in deployment.run_dir.rglob("*"))
-    assert left == ["audit.log", "logs", "logs/a.log"]
+    assert left == ["audit.log", "logs", "logs/a.log", "logs/runs.json"]
     records = deployment.call("records")
     assert (records["launch"], records["plan"], records["processes"]) == (None, None, [])
 

@@ -59,6 +59,10 @@ def main(_: bytes) -> None:
         end(op)
         if op == "cancel":
             CANCELLED.add(request["target"])
+        elif op == "took":
+            say(id=request["target"], event={"told": "took"})
+        elif op == "windowed":
+            say(id=request["id"], event={"window": request["window"]})
         elif op == "noise":
             sys.stdout.write("not json\n[1]\n" + json.dumps({"id": 999, "ok": True}) + "\n")
             say(id=request["id"], ok=True, result={})

@@ -52,6 +52,13 @@ async def test_a_call_to_a_streaming_operation_waits_for_its_result(session: Ses
     assert (await session.call("count", {"to": 5, "text": "x"}))["echo"] == "x"
 
 
+async def test_what_is_taken_from_a_window_is_told_once_it_is_dealt_with(session: Session) -> None:
+    async with aclosing(events(session, "windowed", {"window": 1})) as stream:
+        assert await anext(stream) == {"window": 1}
+        await session.call("echo")
+        assert await anext(stream) == {"told": "took"}
+
+
 async def test_leaving_a_stream_cancels_it_on_the_node(session: Session) -> None:
     async with aclosing(events(session, "beat")) as stream:
         async for _ in stream:

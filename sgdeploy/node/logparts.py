@@ -1,0 +1,70 @@
+"""Which part of a log is of which run: logs are appended to, and outlive the records that say where a run began."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from .errors import OpError
+from .files import read_intact, write_json
+from .folder import plain
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .errors import Json
+    from .folder import Folder
+
+RUNS = "runs.json"
+"""Beside the logs: for each of them where its runs began, ``{log: [{"offset": 0, "wall": seconds}, …]}``."""
+KEPT = 10
+"""Runs of a log that are remembered."""
+
+
+def note_runs(folder: Folder, records: Iterable[Json]) -> None:
+    """Remember where the runs of these records began, before the records go; a full disk forgets it."""
+    file = folder.path / "logs" / RUNS
+    runs = read_intact(file) or {}
+    known = {log: listed for log, listed in runs.items() if (file.parent / log).exists()}
+    for record in records:
+        log = Path(record["log"])
+        run = {"offset": record["offset"], "wall": record.get("wall")}
+        listed = known.get(log.name, [])
+        if log.exists() and run not in listed:
+            known[log.name] = [*listed, run][-KEPT:]
+    if known != runs:
+        with contextlib.suppress(OpError):
+            write_json(file, known, sync=False)
+
+
+class Part:
+    """Part of a log: from an offset on, to an offset or the end, and when its run began."""
+
+    def __init__(self, path: Path, begin: int, end: int | None, wall: float | None) -> None:
+        """Keep all of it."""
+        self.path = path
+        self.begin = begin
+        self.end = end
+        self.wall = wall
+
+
+def find_part(folder: Folder, process: Json, record: Json | None, which: str) -> Part:
+    """Find the part of the log of a process that is of its last run, of the one before (``previous``), or ``all``.
+
+    Raises:
+        OpError: ``no-such-run``.
+    """
+    path = folder.path / "logs" / plain(process["log"], "log") if record is None else Path(record["log"])
+    if which == "all":
+        return Part(path, 0, None, None)
+    runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
+    if record is not None:
+        own = {"offset": record["offset"], "wall": record.get("wall")}
+        runs = [*(run for run in runs if run != own), own]
+    if which == "run":
+        return Part(path, runs[-1]["offset"], None, runs[-1]["wall"]) if runs else Part(path, 0, None, None)
+    if len(runs) == len(runs[-1:]):
+        raise OpError("no-such-run", "no earlier run is on record")
+    return Part(path, runs[-2]["offset"], runs[-1]["offset"], runs[-2]["wall"])
