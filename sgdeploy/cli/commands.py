@@ -52,7 +52,7 @@ COMMANDS = (
     Command("diff", "Show what `up` would make of what runs."),
     Command("status", "Tell how deployments are, by asking their hosts."),
     Command("diagnose", "Read logs and name the first cause over all ranks."),
-    Command("logs", "Show what the processes have written, all of them in the order of time."),
+    Command("logs", "Show what all ranks have written, in the order of time."),
     Command("restart", "Restart instances or the router of what runs."),
     Command("history", "Tell who did what to a deployment."),
     Command("rollback", "Go back to the last plan that was ready."),

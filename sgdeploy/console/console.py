@@ -15,7 +15,7 @@ from sgdeploy.console.faults import error_json, error_lines, in_full
 from sgdeploy.console.findings import diagnosis_lines
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard, Picture, RankPicture
-from sgdeploy.console.logs import LogPrinter, line_json
+from sgdeploy.console.logs import LogPrinter
 from sgdeploy.console.plans import host_lines, plan_lines
 from sgdeploy.console.splits import Pace, SplitPicture, split_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sgdeploy.deploy.events import DeploymentStatus
-    from sgdeploy.deploy.hostlogs import LogLine, Show
+    from sgdeploy.deploy.hostlogs import Show
     from sgdeploy.diagnose.model import Diagnosis
     from sgdeploy.plan.model import Plan, Process
     from sgdeploy.plan.part import Part
@@ -88,7 +88,8 @@ class Console:
         self._quiet = quiet
         self._clock = clock
         self._failures_told = 0
-        self._out = _terminal(Sink(out), color)
+        self._sink = Sink(out)
+        self._out = _terminal(self._sink, color)
         self._err = _terminal(Sink(err), color)
         self._board = LiveBoard(self._err, clock)
         self._failures_shown: set[str] = set()
@@ -279,13 +280,8 @@ class Console:
 
     def log_lines(self, processes: Sequence[Process]) -> Show:
         """Give what writes lines of logs of these processes, as fast as they are read; see ``LogPrinter``."""
-        sink = cast("Sink", self._out.file)
-        printer = LogPrinter(sink, processes, color=self._out.is_terminal and not self._out.no_color)
-
-        async def show_json(lines: Sequence[LogLine]) -> bool:
-            return await printer.write("".join(json.dumps(line_json(line)) + "\n" for line in lines))
-
-        return show_json if self.mode == "json" else printer.text
+        printer = LogPrinter(self._sink, processes, color=self._out.is_terminal and not self._out.no_color)
+        return printer.objects if self.mode == "json" else printer.text
 
     def line(self, text: str, **fields: Any) -> None:
         """Write one line of data; in JSON mode its fields instead."""

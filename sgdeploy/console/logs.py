@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import select
 from collections.abc import Iterator, Sequence
 from io import UnsupportedOperation
@@ -38,6 +38,10 @@ class LogPrinter:
         """Write lines behind host and rank; tells whether anybody still reads."""
         return await self.write("".join(f"{self._prefixes[line.process.id]}{clean(line.text)}\n" for line in lines))
 
+    async def objects(self, lines: Sequence[LogLine]) -> bool:
+        """Write an object per line, for programs; tells the same."""
+        return await self.write("".join(json.dumps(_fields(line)) + "\n" for line in lines))
+
     async def write(self, text: str) -> bool:
         """Write as the reader reads."""
         for piece in _pieces(text):
@@ -52,6 +56,8 @@ class LogPrinter:
         """Wait until something can be written without waiting; files always have room."""
         if self._out.gone or self._events(select.POLLOUT):
             return
+        import asyncio  # not before there is a loop: commands without connections spare themselves its start
+
         loop = asyncio.get_running_loop()
         free = asyncio.Event()
         loop.add_writer(self._out.fileno(), free.set)
@@ -71,7 +77,7 @@ class LogPrinter:
         return found[0][1] if found else 0
 
 
-def line_json(line: LogLine) -> dict[str, Any]:
+def _fields(line: LogLine) -> dict[str, Any]:
     """Give a line for programs."""
     when = None if line.time is None else round(line.time, 3)
     return {"host": line.process.host, "process": line.process.id, "time": when, "line": line.text}

@@ -15,7 +15,7 @@ from tests.local.kit import LIMIT, Ground, wait_until
 def written(ground: Ground, profile: str, number: int, text: str = "") -> Path:
     """Put a log where a process of a host would have left it; nothing runs."""
     plan = json.loads(ground.run("plan", profile, "--json").stdout)
-    name = next(process["log"] for process in plan["processes"] if process["host"] == ground.host(number))
+    name: str = next(process["log"] for process in plan["processes"] if process["host"] == ground.host(number))
     path = ground.run_folder(number) / "logs" / name
     path.parent.mkdir(parents=True)
     path.write_text(text)
