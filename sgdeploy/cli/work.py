@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 READY, NOT_READY, DOWN = 0, 1, 9
 _CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
-
-
 _ELSEWHERE = "the profile has changed: it was started last on other hosts or in other run folders"
 
 
