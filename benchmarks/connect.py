@@ -1,7 +1,8 @@
 """How long it takes to connect to all hosts and learn their facts, and how long a second step on them takes.
 
 Hosts are namespaces of this machine with an sshd of their own, so what runs on them is paid by the same cores. Rivals
-only run ``true`` there: asyncssh by itself, OpenSSH under xargs, parallel-ssh and pyinfra, 32 hosts at once each.
+only run ``true`` there: asyncssh by itself, OpenSSH under xargs, parallel-ssh and pyinfra, 32 hosts at once each. Facts
+take a Python on each host: what that costs alone, asyncssh with ``python3 -c pass`` shows.
 Times count from the first connection to the last answer; OpenSSH and pyinfra are programs, whose own start counts.
 """
 
@@ -28,7 +29,8 @@ from tests.cluster.deployments import small_profile
 from tests.kit.hosts import Lab
 
 AT_ONCE = 32
-OURS, BARE = "sgdeploy: connect + facts", "asyncssh: true"
+OURS, BARE, PYTHON = "sgdeploy: connect + facts", "asyncssh: true", "asyncssh: python3 -c pass"
+COMMANDS = {BARE: "true", PYTHON: "python3 -I -S -c pass"}
 SECOND, CPU = "second step", "CPU of the controller"
 PARALLEL_SSH, PYINFRA = "parallel-ssh==2.16.0.post1", "pyinfra==3.10.0"
 
@@ -58,8 +60,8 @@ async def timed(first: Callable[[], Awaitable[None]], second: Callable[[], Await
     return {"": connected - begin, SECOND: time.perf_counter() - connected, CPU: used - cpu}
 
 
-async def bare(home: Path, names: list[str]) -> Figures:
-    """Run ``true`` with nothing but asyncssh, twice on the same connections."""
+async def bare(home: Path, names: list[str], command: str) -> Figures:
+    """Run a command with nothing but asyncssh, twice on the same connections."""
     places = asyncio.Semaphore(AT_ONCE)
     folder = home / ".ssh"
     connections: list[asyncssh.SSHClientConnection] = []
@@ -73,13 +75,13 @@ async def bare(home: Path, names: list[str]) -> Figures:
                 client_keys=[str(folder / "id_ed25519")],
             )
             connections.append(connection)
-            await connection.run("true", check=True)
+            await connection.run(command, check=True)
 
     async def first() -> None:
         await asyncio.gather(*(one(name) for name in names))
 
     async def second() -> None:
-        await asyncio.gather(*(connection.run("true", check=True) for connection in connections))
+        await asyncio.gather(*(connection.run(command, check=True) for connection in connections))
 
     try:
         return await timed(first, second)
@@ -128,7 +130,7 @@ def rivals(lab: Lab, python: Path) -> dict[str, Rival]:
 
     pyinfra = [python.with_name("pyinfra"), "-y", "--parallel", str(AT_ONCE), inventory, "exec", "--", "true"]
     return {
-        BARE: run(reported, [*worker, "bare", home, *names]),
+        **{name: run(reported, [*worker, name, home, *names]) for name in COMMANDS},
         OURS: run(reported, [*worker, "ours", small_profile(lab, home)]),
         "OpenSSH under xargs: true": run(program, ["xargs", "-a", listed, "-P", str(AT_ONCE), "-I{}", *ssh]),
         "parallel-ssh: true": run(reported, [python, "-c", PARALLEL_SSH_CODE, key, str(AT_ONCE), *addresses]),
@@ -150,7 +152,8 @@ def main() -> None:
     """Measure and print."""
     if sys.argv[1:2] == ["--worker"]:
         _, _, kind, first, *names = sys.argv
-        json.dump(asyncio.run(bare(Path(first), names) if kind == "bare" else ours(Path(first))), sys.stdout)
+        path = Path(first)
+        json.dump(asyncio.run(bare(path, names, COMMANDS[kind]) if kind in COMMANDS else ours(path)), sys.stdout)
         return
     given = words(__doc__ or "", runs=7, sizes=(1, 16, 64, 256))
     with packages(PARALLEL_SSH, PYINFRA) as python:

@@ -52,12 +52,14 @@ class Aim:
         most: seconds, or times.
         rival: name of the figure that it is divided by, "" where ``most`` is in seconds.
         worst: whether the largest value counts instead of the median.
+        unit: of the figure.
     """
 
     name: str
     most: float
     rival: str = ""
     worst: bool = False
+    unit: str = "s"
 
 
 @dataclass
@@ -93,7 +95,7 @@ class Table:
     def _judge(self, aim: Aim) -> str:
         series = self.series[aim.name]
         found = max(series.values) if aim.worst else series.median
-        what, unit = f"{'worst' if aim.worst else 'median'} of {aim.name}", " s"
+        what, unit = f"{'worst' if aim.worst else 'median'} of {aim.name}", f" {aim.unit}"
         if aim.rival:
             found /= self.series[aim.rival].median
             what, unit = f"{aim.name} / {aim.rival}", ""
