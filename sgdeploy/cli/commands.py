@@ -54,6 +54,7 @@ COMMANDS = (
     Command("diagnose", "Read logs and name the first cause over all ranks."),
     Command("logs", "Show what all ranks have written, in the order of time."),
     Command("restart", "Restart instances or the router of what runs."),
+    Command("watch", "Watch what runs, and restart what fails."),
     Command("history", "Tell who did what to a deployment."),
     Command("rollback", "Go back to the last plan that was ready."),
     Command("down", "Take a deployment down and prove that nothing is left."),

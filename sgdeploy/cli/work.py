@@ -18,6 +18,7 @@ from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import past as past_case
 from sgdeploy.deploy import status as status_case
+from sgdeploy.deploy import supervise as supervise_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy import wait as wait_case
 from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
@@ -118,6 +119,16 @@ async def restart(desk: Desk, console: Console, plan: Plan, only: tuple[str, ...
     """
     asked = UpOptions(owner(desk), timeout=timeout, only=only, secrets=desk.secrets_of(plan), yes=True)
     await up_case.up(plan, connector(), console.tell, replace(asked, anew=only, recorded=True, verb="restart"))
+
+
+async def watch_over(desk: Desk, console: Console, plan: Plan) -> None:
+    """Run ``watch``.
+
+    Raises:
+        SgdeployError: as ``supervise`` does.
+    """
+    options = UpOptions(owner(desk), secrets=desk.secrets_of(plan), recorded=True, verb="watch")
+    await supervise_case.supervise(plan, connector, console.tell, options)
 
 
 async def history(plan: Plan) -> Past:

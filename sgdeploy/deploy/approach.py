@@ -83,7 +83,10 @@ class Approach:
 
     def _on_record(self, records: Records) -> Plan:
         living = {process.host for process in records.living}
-        plans = [there.plan for name, there in records.hosts.items() if there.plan is not None and name in living]
+        there = {host: found for host, found in records.hosts.items() if found.plan is not None and found.processes}
+        plans = [
+            found.plan for host, found in there.items() if found.plan is not None and (host in living or not living)
+        ]
         if not plans and self._away:
             message = f"nothing of {self.plan.name} runs on the hosts that can be reached"
             raise RemoteError(message, tuple(self._away.values()))

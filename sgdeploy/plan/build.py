@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 from sgdeploy.plan.command import REHEARSAL
 from sgdeploy.plan.flags import split_secrets
 from sgdeploy.plan.front import ROUTER, front_processes
-from sgdeploy.plan.model import FrontDoor, Hugepages, KernelModule, Limits, Plan, PlanHost, PlannedFile, SecretRef
+from sgdeploy.plan.model import (
+    FrontDoor,
+    Hugepages,
+    KernelModule,
+    Limits,
+    Plan,
+    PlanHost,
+    PlannedFile,
+    RestartPolicy,
+    SecretRef,
+)
 from sgdeploy.plan.ranks import rank_processes
 
 if TYPE_CHECKING:
@@ -42,7 +52,21 @@ def build_plan(context: Context, inventory: Inventory, layouts: Sequence[Layout]
         processes=tuple(processes),
         front_door=_front_door(context, layouts[0], routing),
         limits=Limits(timeout=profile.health.timeout, stall=profile.health.stall, grace=profile.health.grace),
+        restarts=_restarts(layouts, routing),
     )
+
+
+def _restarts(layouts: Sequence[Layout], routing: Routing | None) -> dict[str, RestartPolicy]:
+    """Give who is restarted when it fails; a tokenizer apart follows its instance."""
+    asked = {layout.unit: layout.spec.restart for layout in layouts}
+    if routing is not None:
+        asked |= {tokenizer.unit: tokenizer.layout.spec.restart for tokenizer in routing.tokenizers}
+        asked[ROUTER] = routing.spec.restart
+    return {
+        unit: RestartPolicy(max=wanted.max, backoff=wanted.backoff)
+        for unit, wanted in asked.items()
+        if wanted is not None and wanted.policy == "on-failure"
+    }
 
 
 def _stages(layouts: Sequence[Layout], routing: Routing | None) -> tuple[tuple[str, ...], ...]:

@@ -223,6 +223,18 @@ class FrontDoor(Frozen):
         return f"http://{endpoint(self.address, self.port)}"
 
 
+class RestartPolicy(Frozen):
+    """How often a unit that failed is started again by `watch`.
+
+    Attributes:
+        max: restarts in a row.
+        backoff: seconds before the first; each further one waits twice as long.
+    """
+
+    max: int
+    backoff: float
+
+
 class Limits(Frozen):
     """The two clocks of bring-up and the patience of ``down``, all in seconds."""
 
@@ -244,12 +256,17 @@ class Plan(Frozen):
     processes: tuple[Process, ...]
     front_door: FrontDoor
     limits: Limits
+    restarts: Mapping[str, RestartPolicy] = Field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """``sha256:…`` over the canonical JSON (sorted keys, no spaces) of all fields but the digest."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        text = json.dumps(self._body(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def _body(self) -> dict[str, Any]:
+        """Give all fields but the digest; what nobody has asked for is left out, as plans before it did."""
+        return self.model_dump(mode="json", exclude=None if self.restarts else {"restarts"})
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy as pydantic does, without the digest that has been computed: a changed copy has another."""
@@ -259,7 +276,7 @@ class Plan(Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """Give the public JSON object, digest included, keys in the contract's order."""
-        body = self.model_dump(mode="json")
+        body = self._body()
         head = {key: body.pop(key) for key in ("version", "name", "topology", "platform")}
         return {**head, "digest": self.digest, **body}
 

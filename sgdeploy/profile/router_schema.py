@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sgdeploy.profile.parts import Section
 from sgdeploy.profile.scalars import Cores, Port
-from sgdeploy.profile.schema import Env, Flags
+from sgdeploy.profile.schema import Env, Flags, Restart
 
 Text = Annotated[str, Field(min_length=1)]
 FLAGS = "Flags by their own long names, without the leading dashes; null removes what sgdeploy or the platform sets."
@@ -85,3 +85,4 @@ class Router(Section):
     tokenizers: TokenizerServers = TokenizerServers()
     flags: Flags = Field(default_factory=dict, description="Router flags. " + FLAGS)
     env: Env = Field(default_factory=dict, description=ENV)
+    restart: Restart | None = Field(default=None, description="Restart it when it fails, while `sgdeploy watch` runs.")

@@ -80,6 +80,20 @@ class Rendezvous(Section):
     )
 
 
+class Restart(Section):
+    """What `sgdeploy watch` does when a rank of it fails: the whole instance is started again."""
+
+    policy: Literal["on-failure", "never"] = Field(
+        default="on-failure", description="Whether a failure restarts it; never is as if there were no `restart:`."
+    )
+    max: Annotated[int, Field(ge=1)] = Field(
+        default=3, description="Restarts in a row; ten minutes of being ready begin the count anew."
+    )
+    backoff: Duration = Field(
+        default=10.0, description="Pause before the first restart, such as 10s; it doubles with each further one."
+    )
+
+
 class Instance(Section):
     """One engine instance: its hosts, sizes, ports, flags and environment."""
 
@@ -100,6 +114,9 @@ class Instance(Section):
     )
     flags: Flags = Field(default_factory=dict, description=_FLAGS)
     env: Env = Field(default_factory=dict, description=_ENV)
+    restart: Restart | None = Field(
+        default=None, description="Restart it as a whole when a rank of it fails, while `sgdeploy watch` runs."
+    )
 
 
 def _one_or_many(value: Any) -> str | None:

@@ -91,6 +91,7 @@ class FakeNode:
     ended: dict[str, Json | None] = field(default_factory=dict)
     plan: Json | None = None
     locked_by: Json | None = None
+    holds: bool = False
     listening: list[Json] = field(default_factory=list)
     orphans: list[Json] = field(default_factory=list)
     gathered: Json = field(default_factory=dict)
@@ -171,7 +172,8 @@ class FakeNode:
     async def close(self) -> None:
         """Close; the lock goes with the session."""
         self.closed = True
-        self.locked_by = None
+        if self.holds:
+            self.locked_by, self.holds = None, False
 
     def _ping(self, _arguments: Json) -> Json:
         return {"time": time.time() + self.clock_ahead}
@@ -179,11 +181,11 @@ class FakeNode:
     def _lock(self, arguments: Json) -> Json:
         if self.locked_by is not None:
             raise NodeError(self.host.host, "locked", "locked", {"owner": self.locked_by})
-        self.locked_by = arguments["owner"]
+        self.locked_by, self.holds = arguments["owner"], True
         return {}
 
     def _unlock(self, _arguments: Json) -> Json:
-        self.locked_by = None
+        self.locked_by, self.holds = None, False
         return {}
 
     def _lock_owner(self, _arguments: Json) -> Json:
@@ -209,6 +211,8 @@ class FakeNode:
         self.ended = {name: end for name, end in self.ended.items() if gone is not None and name not in gone}
         if gone is None:
             self.plan = self.launch = None
+        if not self.living and not self.ended:
+            self.begun.clear()
         return {}
 
     def _records(self, arguments: Json) -> Json:
