@@ -58,6 +58,9 @@ async def split(job: Split, tell: Tell) -> Done:
         raise CancelledRunError(message, hint="run the same command to go on")
     if done.found:
         tell(Note(f"{done.found} of {plural(done.of_files, 'file')} were there already"))
+    if done.stale:
+        again = f"{done.stale} of {plural(done.of_files, 'file')} were made again"
+        tell(Note(f"{again}: the checkpoint's files were changed or exchanged since an earlier run"))
     message = f"{plural(done.of_files, 'file')}, {bytes_text(done.size)} in {job.out}"
     tell(Outcome("split", message, time.monotonic() - started))
     return done

@@ -89,6 +89,7 @@ class PathFact:
         kind: ``file``, ``folder`` or another word of the node helper.
         executable: whether our user may run it (enter it, for a folder).
         readable: whether our user may read it.
+        size: bytes of a file; None where it was not told.
         error: why we cannot look (no permission, a dead mount), "" otherwise.
     """
 
@@ -96,6 +97,7 @@ class PathFact:
     kind: str | None = None
     executable: bool = False
     readable: bool = False
+    size: int | None = None
     error: str = ""
 
     @property

@@ -102,6 +102,7 @@ class Raw:
                 kind=found.get("kind"),
                 executable=bool(found.get("executable")),
                 readable=bool(found.get("readable")),
+                size=found.get("size"),
                 error=found.get("error") or "",
             )
             for path, found in (self.result.get("stat") or {}).items()

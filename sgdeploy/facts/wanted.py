@@ -19,7 +19,7 @@ def gather_request(plan: Plan, host: PlanHost) -> dict[str, Any]:
         proxies.wanted(),
         disk.wanted(host, processes),
         software.wanted(host),
-        splits.wanted(processes),
+        splits.wanted(plan, processes),
     )
     return sum(parts[1:], start=parts[0]).to_json()
 

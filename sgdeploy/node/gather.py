@@ -84,20 +84,20 @@ KINDS = (
     (stat.S_ISFIFO, "fifo"),
     (stat.S_ISSOCK, "socket"),
 )
-GONE = {"exists": False, "kind": None, "mode": None, "executable": False, "readable": False}
+GONE = {"exists": False, "kind": None, "mode": None, "size": None, "executable": False, "readable": False}
 
 
 def look_at(name: str) -> Json:
     """Tell what a path is."""
     path = Path(name).expanduser()
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except OSError as error:
         return GONE if error.errno == errno.ENOENT else {**GONE, "error": error.strerror}
-    kind = next((kind for test, kind in KINDS if test(mode)), "other")
-    bits = f"{stat.S_IMODE(mode):04o}"
+    kind = next((kind for test, kind in KINDS if test(found.st_mode)), "other")
+    bits = f"{stat.S_IMODE(found.st_mode):04o}"
     can = {"executable": os.access(str(path), os.X_OK), "readable": os.access(str(path), os.R_OK)}
-    return {"exists": True, "kind": kind, "mode": bits, **can}
+    return {"exists": True, "kind": kind, "mode": bits, "size": found.st_size, **can}
 
 
 def space_at(name: str) -> Json:

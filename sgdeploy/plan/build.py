@@ -90,7 +90,7 @@ def _front_door(context: Context, first: Layout, routing: Routing | None) -> Fro
         host=host.name,
         address=host.address,
         port=port,
-        model=model.served_name or model.path,
+        model=model.served_name or first.model_at(0),
         api_key=None if key is None else SecretRef(secret=f"env:{key.name}"),
         workers=() if routing is None else routing.workers,
     )

@@ -47,11 +47,11 @@ def engine_start(context: Context, launch: Launch, rank: int | None) -> tuple[st
     return context.platform.executable(launch, rank, engine.python)
 
 
-def model_words(context: Context) -> list[str]:
-    """Name the model."""
-    model = context.profile.model
-    words = ["--model-path", model.path]
-    return words if model.served_name is None else [*words, "--served-model-name", model.served_name]
+def model_words(context: Context, folder: str) -> list[str]:
+    """Name the model, whose weights lie in a folder."""
+    served = context.profile.model.served_name
+    words = ["--model-path", folder]
+    return words if served is None else [*words, "--served-model-name", served]
 
 
 def flag_words(catalogue: Catalogue, flags: Mapping[str, FlagValue]) -> tuple[list[str], dict[str, SecretRef]]:

@@ -12,6 +12,7 @@ from sgdeploy.errors import ProfileError
 from sgdeploy.plan.build import build_plan
 from sgdeploy.plan.check_engine import check_engine, check_instance
 from sgdeploy.plan.check_hosts import apart, check_hosts
+from sgdeploy.plan.check_model import check_model
 from sgdeploy.plan.check_places import check_places
 from sgdeploy.plan.check_ports import check_ports
 from sgdeploy.plan.check_router import check_router
@@ -143,6 +144,7 @@ def _check_layouts(context: Context, layouts: Sequence[Layout], routing: Routing
     problems: list[Problem] = []
     for layout in layouts:
         problems += check_sizes(layout, context.platform, context.profile.model.layers)
+        problems += check_model(layout)
         problems += check_instance(context, layout)
     problems += check_split(context.catalogue, layouts)
     return problems if routing is None else problems + check_router(context, routing, layouts)

@@ -26,7 +26,7 @@ _OWNED: Mapping[str, str] = {
     "pp-size": "set `parallel.pp` of the instance",
     "dp-size": "set `parallel.dp` of the instance",
     "ep-size": "set `parallel.ep` of the instance",
-    "model-path": "set `model.path`",
+    "model-path": "set `model.path`, or `model_path` of the instance",
     "served-model-name": "set `model.served_name`",
     "disaggregation-mode": "`topology` decides",
     "disaggregation-bootstrap-port": "set `bootstrap_port` of the instance",

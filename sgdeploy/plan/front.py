@@ -31,7 +31,8 @@ def _tokenizer(context: Context, routing: Routing, tokenizer: Tokenizer) -> Proc
     bootstrap = layout.ports.bootstrap or context.platform.bootstrap_ports.get("prefill")
     words = [
         *("--port", str(tokenizer.port), "--host", routing.host.address, "--nnodes", "1", "--node-rank", "0"),
-        *("--dist-init-addr", layout.meeting, *model_words(context), "--tp-size", "1", "--dp-size", "1"),
+        *("--dist-init-addr", layout.meeting, *model_words(context, layout.model_at(0))),
+        *("--tp-size", "1", "--dp-size", "1"),
         *("--disaggregation-mode", layout.role, "--disaggregation-bootstrap-port", str(bootstrap)),
         *shown,
     ]

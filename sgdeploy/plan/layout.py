@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sgdeploy.profile.schema import EnvSetting, FlagValue, Instance
     from sgdeploy.profile.topologies import EngineRole, Profile, Spot
 
+STAGE = "{stage}"
+"""What stands for the number of the pipeline stage in a model path."""
+
 SHARED_STEP = 100
 """How far the default HTTP ports of two instances on one host are apart."""
 
@@ -57,6 +60,7 @@ class Layout:
         flags: merged over all layers, canonical names.
         layers: where its flags come from, the platform's layer first.
         env: its environment.
+        model: folder of its weights; ``{stage}`` in it is yet to be filled in.
     """
 
     role: EngineRole
@@ -69,6 +73,7 @@ class Layout:
     flags: Mapping[str, FlagValue]
     layers: tuple[Layer, ...]
     env: Environment
+    model: str
 
     @property
     def unit(self) -> str:
@@ -84,6 +89,15 @@ class Layout:
     def meeting(self) -> str:
         """Where its ranks meet: ``10.0.0.1:5000``."""
         return endpoint(self.shape.leader_address, self.ports.rendezvous)
+
+    @property
+    def model_key(self) -> KeyPath:
+        """Where the profile says which folder its weights are in."""
+        return ("model", "path") if self.spec.model_path is None else (*self.path, "model_path")
+
+    def model_at(self, stage: int) -> str:
+        """Give the folder of the weights of a pipeline stage."""
+        return self.model.replace(STAGE, str(stage))
 
     def flag_path(self, name: str) -> KeyPath:
         """Where the profile set a flag, the highest layer first; the instance itself where it did not."""
@@ -145,8 +159,8 @@ class Context:
     def launch(self, role: str) -> Launch:
         """Say how processes of a role are started."""
         engine = self.profile.engine
-        by_rank = engine.launch == "rank"
-        return Launch(role, self.profile.model.path, by_rank, engine.numa_copies, self.tokenizer_apart)
+        by_rank, path = engine.launch == "rank", self.profile.model.path.replace(STAGE, "0")
+        return Launch(role, path, by_rank, engine.numa_copies, self.tokenizer_apart)
 
     def platform_layer(self, launch: Launch) -> Layer:
         """Give the lowest layer of flags."""
@@ -189,6 +203,7 @@ def lay_out(context: Context, wanted: Wanted, earlier: Sequence[Layout]) -> Layo
         flags=flags,
         layers=layers,
         env=environment(base, platform.env_prepend(shape), context.engine_env, ((*spot.path, "env"), spec.env)),
+        model=spec.model_path or context.profile.model.path,
     )
 
 
@@ -196,7 +211,7 @@ def _shape(context: Context, wanted: Wanted, hosts: tuple[Host, ...], index: int
     platform, sizes, launch = context.platform, wanted.spec.parallel, context.launch(wanted.spot.role)
     return Shape(
         role=launch.role,
-        model_path=launch.model_path,
+        model_path=(wanted.spec.model_path or context.profile.model.path).replace(STAGE, "0"),
         by_rank=launch.by_rank,
         numa_copies=launch.numa_copies,
         tokenizer_apart=launch.tokenizer_apart,

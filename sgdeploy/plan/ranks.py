@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgdeploy.plan.command import activation, command, engine_start, flag_words, model_words
@@ -22,7 +22,7 @@ _LOADS = Health(milestones="engine-follower")
 
 @dataclass(frozen=True)
 class _NodeParts:
-    """What all processes of one node share, so that thousands of processes hold few mappings."""
+    """What all processes of one node and pipeline stage share, so that thousands of processes hold few mappings."""
 
     host: Host
     rank: int
@@ -41,15 +41,34 @@ def rank_processes(context: Context, layout: Layout, prefills: Sequence[Layout])
     """
     ranks = range(layout.shape.ranks_per_node) if layout.shape.by_rank else (None,)
     common, secrets = _common_words(context, layout)
+    models = [_Model(context, layout, stage) for stage in range(layout.shape.pp)]
     connects = {"rendezvous": layout.meeting}
     if layout.role == "decode" and not context.tokenizer_apart:
         connects |= {_bootstrap_name(one): endpoint(one.lead.address, one.ports.bootstrap or 0) for one in prefills}
     for node_rank, host in enumerate(layout.hosts):
         own = {k: v for k, v in context.platform.host_env(host).items() if k not in layout.env.keys}
-        words = _node_words(layout, host, node_rank) + common
-        node = _NodeParts(host, node_rank, {**layout.env.values, **own}, words, connects)
+        words = _node_words(layout, host, node_rank)
+        parts: dict[int, _NodeParts] = {}
         for rank in ranks:
-            yield _process(context, layout, node, rank, secrets)
+            stage = min(layout.shape.stages_of(node_rank, rank)[0], len(models) - 1)
+            if stage not in parts:
+                env = {**layout.env.values, **models[stage].env, **own}
+                parts[stage] = _NodeParts(host, node_rank, env, (*words, *models[stage].words, *common), connects)
+            yield _process(context, layout, parts[stage], rank, secrets)
+
+
+class _Model:
+    """What depends on the folder of a pipeline stage's weights: words, and variables of the platform.
+
+    Only a path with ``{stage}`` in it gives variables that differ from those of the instance.
+    """
+
+    def __init__(self, context: Context, layout: Layout, stage: int) -> None:
+        platform, folder = context.platform, layout.model_at(stage)
+        self.words = tuple(model_words(context, folder))
+        usual = platform.env(layout.shape)
+        its_own = platform.env(replace(layout.shape, model_path=folder)) if folder != layout.shape.model_path else usual
+        self.env = {k: v for k, v in its_own.items() if usual.get(k) != v and k not in layout.env.keys}
 
 
 def _bootstrap_name(prefill: Layout) -> str:
@@ -116,7 +135,7 @@ def _node_words(layout: Layout, host: Host, node_rank: int) -> tuple[str, ...]:
 def _common_words(context: Context, layout: Layout) -> tuple[tuple[str, ...], dict[str, SecretRef]]:
     """Give the words that all processes of an instance share, and its secrets by flag name."""
     shape = layout.shape
-    words = [*model_words(context), "--tp-size", str(shape.tp)]
+    words = ["--tp-size", str(shape.tp)]
     said = context.platform.states_all_sizes
     if said or shape.pp > 1:
         words += ["--pp-size", str(shape.pp)]

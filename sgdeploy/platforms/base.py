@@ -34,7 +34,7 @@ class Launch:
 
     Attributes:
         role: native, prefill, decode, tokenizer or router.
-        model_path: folder of the weights on the nodes.
+        model_path: folder of the weights on the nodes; that of the first pipeline stage where each has its own.
         by_rank: whether every rank is a process of its own.
         numa_copies: whether each rank runs its NUMA node's copy of the packed engine.
         tokenizer_apart: whether HTTP and tokenizing happen in servers beside the router.
@@ -80,6 +80,17 @@ class Shape(Launch):
     def ranks_per_node(self) -> int:
         """Ranks on each node; exact only when the sizes divide, which the plan checks."""
         return max(1, self.ranks // self.nodes)
+
+    def stages_of(self, node: int, rank: int | None) -> range:
+        """Give the pipeline stages of a process: ranks follow each other stage by stage, node by node.
+
+        Args:
+            node: its node rank.
+            rank: its rank in the node; None where one process holds all ranks of the node.
+        """
+        first = node * self.ranks_per_node + (rank or 0)
+        last = first if rank is not None else first + self.ranks_per_node - 1
+        return range(first // self.tp, last // self.tp + 1)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ _ENV = "Environment variables of every process; null removes a lower layer's var
 class Model(Section):
     """What is served."""
 
-    path: Annotated[str, Field(min_length=1, description="Folder of the weights on every node.")]
+    path: Annotated[
+        str,
+        Field(min_length=1, description="Folder of the weights on every node; {stage} is the pipeline stage, from 0."),
+    ]
     served_name: str | None = Field(
         default=None, description="Name that clients put into requests; default: the engine's own (the path)."
     )
@@ -99,6 +102,9 @@ class Instance(Section):
 
     hosts: Annotated[HostSpec, Field(description="A group, a host, a range, a list of those, or {file: PATH}.")]
     leader: str | None = Field(default=None, description="Host that becomes node rank 0; default: the first.")
+    model_path: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="Folder of its weights, such as a split for its sizes; default: `model.path`."
+    )
     parallel: Parallel = Parallel()
     rendezvous: Rendezvous = Rendezvous()
     port: Port | None = Field(default=None, description="HTTP port of rank 0 (rank r gets port + r); default 30000.")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import sgdeploy.facts
+from sgdeploy.facts import splits
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(sgdeploy.facts.__file__).parent
@@ -15,7 +16,7 @@ TOOLS = {"no-bash", "no-taskset", "no-numactl", "no-insmod"}
 def _given() -> set[str]:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.glob("*.py"))
     call = r"(?:subject\.error|subject\.warning|make|_model_findings|Finding|_differ)\(\s*(?:known,\s*)?\"([a-z-]+)\""
-    return set(re.findall(call, text)) | TOOLS
+    return set(re.findall(call, text)) | TOOLS | set(splits.HINTS)
 
 
 def _documented() -> list[str]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.errors import StateError
+from sgdeploy.weights.cut.manifest import FILES as LIST
 from sgdeploy.weights.cut.manifest import HEAD
 from sgdeploy.weights.disk.split import How, Split
 from sgdeploy.weights.disk.verify import verify
@@ -174,3 +176,96 @@ def test_a_damaged_journal_costs_time_and_nothing_else(pristine: Path, tmp_path:
     journal = out / JOURNAL
     journal.write_bytes(journal.read_bytes()[:-7])
     assert resumed(pristine, out, good) >= 8
+
+
+def exchanged(shard: Path) -> None:
+    """Put another file in a shard's place: same size, same header, other weights."""
+    body = bytearray(shard.read_bytes())
+    body[-100:] = bytes(100)
+    other = shard.with_name("other")
+    other.write_bytes(body)
+    other.replace(shard)
+
+
+def split_of(model: Path, out: Path) -> dict[str, str]:
+    write(model, out)
+    return weights(out)
+
+
+def weights(out: Path) -> dict[str, str]:
+    return {path: digest for path, digest in hashes(out).items() if path not in {LIST, HEAD, f"mtp/{HEAD}"}}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_shard_that_was_exchanged_in_between(model: Path, tmp_path: Path, *, finished: bool) -> None:
+    """What an earlier run has made from the old one is made again, whether that run came to its end or not."""
+    out = tmp_path / "out"
+    if finished:
+        write(model, out)
+    else:
+        killed(model, out, at_call(Journal, "record", 10, before=False))
+    old = {path.name for path in out.glob("model-rank-*")}
+    exchanged(model / "model-00002-of-00003.safetensors")
+    done = write(model, out)
+    assert (done.complete, done.found) == (True, 0)
+    assert 10 <= done.stale <= len(old) + 16
+    assert weights(out) == split_of(model, tmp_path / "anew")
+    again = write(model, out)
+    assert (again.found, again.stale) == (32, 0)
+
+
+def test_a_shard_that_is_exchanged_while_it_is_read(model: Path, tmp_path: Path) -> None:
+    """Nothing is signed, and the next run makes all of it again."""
+    out = tmp_path / "out"
+    ready = Split(prepared(model, out), out, How(1))
+    asked = [0]
+
+    def harm() -> bool:
+        asked[0] += 1
+        if asked[0] == 20:
+            exchanged(model / "model-00002-of-00003.safetensors")
+        return False
+
+    with pytest.raises(StateError, match="is another file than when the split was begun"):
+        ready.run(ignore, harm)
+    assert not (out / HEAD).exists()
+    assert write(model, out).stale > 0
+    assert weights(out) == split_of(model, tmp_path / "anew")
+
+
+def test_a_shard_with_another_header_than_the_plans(model: Path, tmp_path: Path) -> None:
+    """Between planning and writing; nothing is written then."""
+    out = tmp_path / "out"
+    ready = Split(prepared(model, out), out, How(1))
+    one, two = model / "model-00001-of-00003.safetensors", model / "model-00002-of-00003.safetensors"
+    two.write_bytes(one.read_bytes())
+    with pytest.raises(StateError, match=r"model-00002-of-00003\.safetensors is another file than when"):
+        ready.run(ignore, never)
+    assert not list(out.glob("model-rank-*"))
+
+
+def test_a_finished_file_that_was_damaged_since(pristine: Path, tmp_path: Path, good: dict[str, str]) -> None:
+    """The manifest has signed for it; it has its size, and somebody has written to it."""
+    out = tmp_path / "out"
+    write(pristine, out)
+    part = out / "model-rank-5-part-1.safetensors"
+    signed = (out / LIST).stat().st_mtime_ns
+    with part.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+    os.utime(part, ns=(signed + 10**9, signed + 10**9))
+    assert hashes(out) != good
+    assert write(pristine, out).found == 31
+    assert hashes(out) == good
+
+
+def test_files_of_other_ranks_stay_signed_whatever_their_time(pristine: Path, tmp_path: Path) -> None:
+    """A split that was copied without its times, and gets further ranks: these are not ours to make again."""
+    out = tmp_path / "out"
+    write(pristine, out, ranks="0-3")
+    for path in out.rglob("model-rank-*"):
+        os.utime(path)
+    write(pristine, out, ranks="4-7")
+    found = verify(out, 2, unheard, never)
+    assert found is not None
+    assert found.head.ranks == "0-7"

@@ -22,7 +22,7 @@ ENGINE_FLAGS: Mapping[str, Keys] = {
     "pp-size": ("*.parallel.pp",),
     "dp-size": ("*.parallel.dp",),
     "ep-size": ("*.parallel.ep",),
-    "model-path": ("model.path",),
+    "model-path": ("*.model_path", "model.path"),
     "served-model-name": ("model.served_name",),
     "disaggregation-mode": ("topology",),
     "disaggregation-bootstrap-port": ("*.bootstrap_port",),

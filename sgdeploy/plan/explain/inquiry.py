@@ -27,7 +27,6 @@ Probe = Callable[["Platform", "Launch"], Any]
 """Asks a platform for one value."""
 
 _LAUNCH_KEYS: Mapping[str, str] = {
-    "model_path": "model.path",
     "by_rank": "engine.launch",
     "numa_copies": "engine.numa_copies",
     "tokenizer_apart": "router.tokenizer",
@@ -127,7 +126,14 @@ class Inquiry:
                 other = replace(unit.launch, **{name: _changed(getattr(unit.launch, name))})
                 if probe(self.platform, other) != value:
                     found.append(self.path(key, unit))
+        if probe(self.platform, replace(unit.launch, model_path=_changed(unit.launch.model_path))) != value:
+            found.append(self._model(unit))
         return tuple(Cause(dotted(path), self.places.key(path)) for path in dict.fromkeys(found))
+
+    def _model(self, unit: Unit) -> KeyPath:
+        """Find the key that says where a unit's weights are: its own, else that of all."""
+        own: KeyPath = (*unit.path, "model_path")
+        return ("model", "path") if self.places.key(own) is None else own
 
     @cached_property
     def _other_settings(self) -> list[tuple[KeyPath, Platform]]:

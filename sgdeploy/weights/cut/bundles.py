@@ -23,6 +23,16 @@ def folder(sizes: Sizes, stage: int, *, draft: bool) -> str:
     return DRAFT if draft else f"pp{stage}" if sizes.pp > 1 else ""
 
 
+def rank_file(part: int) -> str:
+    """Name a part of a rank in ``sharded_state``."""
+    return f"model-rank-{{rank}}-part-{part}.safetensors"
+
+
+def attention_file(sizes: Sizes) -> str:
+    """Name the file of a rank of an attention group in ``kunpeng_state``."""
+    return f"tp{sizes.attention}/model-rank-{{rank}}-part-0.safetensors"
+
+
 def sharded(
     sizes: Sizes, rules: Mapping[str, str], where: tuple[str, int], parameters: Sequence[Parameter]
 ) -> Iterator[Bundle]:
@@ -39,9 +49,8 @@ def sharded(
         own = rules.get(each.kind) == GLOBAL and sizes.dp > 1
         parts.setdefault(ROUTED if each.kind == EXPERTS else OWN if own else SHARED, []).append(each)
     for part, members in sorted(parts.items()):
-        path = f"model-rank-{{rank}}-part-{part}.safetensors"
         period = sizes.tp if part == ROUTED else lcm(*(each.ways for each in members))
-        yield _bundle(where, path, members, (sizes.tp, period))
+        yield _bundle(where, rank_file(part), members, (sizes.tp, period))
 
 
 def _bundle(
@@ -57,8 +66,7 @@ def _bundle(
 
 def by_attention_rank(sizes: Sizes, where: tuple[str, int], parameters: Sequence[Parameter]) -> Bundle:
     """Bundle for ``kunpeng_state`` what is no expert: one file for each rank of an attention group."""
-    path = f"tp{sizes.attention}/model-rank-{{rank}}-part-0.safetensors"
-    return _bundle(where, path, parameters, (sizes.attention, sizes.attention))
+    return _bundle(where, attention_file(sizes), parameters, (sizes.attention, sizes.attention))
 
 
 def of_expert(

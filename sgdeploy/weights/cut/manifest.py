@@ -14,16 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sgdeploy.weights.worker.job import FILES, HEAD
 
-__all__ = ["FILES", "HEAD", "Entry", "Head", "Source", "read_files", "read_head"]
+__all__ = ["FILES", "HEAD", "Entry", "Head", "RankFile", "Source", "read_files", "read_head"]
 
 
 class Entry(BaseModel):
-    """A file of a split: its size, and the SHA-256 of its bytes (null where hashing was off)."""
+    """A file of a split: its size, the SHA-256 of its bytes (null where hashing was off), a stamp of its source."""
 
     model_config = ConfigDict(frozen=True)
 
     size: Annotated[int, Field(ge=0)]
     sha256: str | None = None
+    source: str | None = None
 
 
 class Source(BaseModel):
@@ -34,6 +35,16 @@ class Source(BaseModel):
     name: str
     size: int
     header: str
+
+
+class RankFile(BaseModel):
+    """Files of a folder that ranks load: ``{rank}`` in the name is the rank in its stage modulo ``count``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    count: Annotated[int, Field(ge=1)]
+    size: Annotated[int, Field(ge=0)]
 
 
 class Head(BaseModel):
@@ -51,6 +62,7 @@ class Head(BaseModel):
         rules: class → rule.
         ranks: ranks whose files are here, as ``0-15``; counted over all stages.
         folder: of this head below the target ("" for the target itself).
+        rank_files: what every rank loads from this folder; files of single experts are not among them.
         arguments: of the command that wrote it.
         sources: the checkpoint's shards.
         files: how many files there are.
@@ -74,6 +86,7 @@ class Head(BaseModel):
     rules: Mapping[str, str] = Field(default_factory=dict)
     ranks: str
     folder: str = ""
+    rank_files: tuple[RankFile, ...] = ()
     arguments: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     files: int

@@ -112,6 +112,13 @@ def _damaged(details: Mapping[str, Any], target: Target) -> StateError:
     return StateError(f"{details['path']} is damaged: {details['reason']}", hint=hint)
 
 
+def _changed(details: Mapping[str, Any], target: Target) -> StateError:
+    del target
+    what = details["shard"] or "a file of the checkpoint"
+    hint = "let nobody write to the model folder, and run the same command again: what it has changed is made again"
+    return StateError(f"{what} is another file than when the split was begun", hint=hint)
+
+
 def _short(details: Mapping[str, Any], target: Target) -> StateError:
     del target
     hint = f"let nobody write to the model folder, and {_AGAIN}"
@@ -133,6 +140,7 @@ _ERRORS: Mapping[str, Callable[[Mapping[str, Any], Target], SgdeployError]] = {
     "space": _space,
     "disk": _disk,
     "damaged": _damaged,
+    "changed": _changed,
     "short": _short,
     "size": _size,
 }

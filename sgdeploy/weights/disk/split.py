@@ -87,6 +87,7 @@ class Split:
             zeros=[(d.tensor.name, d.tensor.shard, d.tensor.offset, d.tensor.size) for d in plan.dropped if d.zero],
             others=list(prepared.report.copied),
             folders=_folders(plan),
+            rank_files=_rank_files(plan),
             needs=_needs(plan, sizes),
             head=self._head(),
             workers=self.how.workers,
@@ -114,6 +115,16 @@ def _folders(plan: SplitPlan) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for bundle in plan.bundles:
         found.setdefault(bundle.folder, []).extend(bundle.file(number) for number in range(bundle.count))
+    return found
+
+
+def _rank_files(plan: SplitPlan) -> dict[str, list[dict[str, Any]]]:
+    """Give folder → what every rank of its stage loads from it, with the size that all of these files have."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for bundle in plan.bundles:
+        if bundle.owners is None:
+            row = {"name": bundle.path, "count": bundle.count, "size": bundle.file_size}
+            found.setdefault(bundle.folder, []).append(row)
     return found
 
 

@@ -128,7 +128,8 @@ def _foreign(folder: Path, entries: Mapping[str, Entry]) -> list[Problem]:
 
 
 def _wrong(path: str, reason: str) -> Problem:
-    return Problem(f"{path} {reason}", "split again, or copy it again from where it is right", code="verify")
+    hint = "remove it and run the same split-weights again, or copy it from where it is right"
+    return Problem(f"{path} {reason}", hint, code="verify")
 
 
 def _digest(path: Path, read: Callable[[int], None], stopped: Callable[[], bool]) -> str:

@@ -47,7 +47,7 @@ def read(folder: Path) -> dict[str, Any]:
         "folder": "there",
         "config": _text(folder / CONFIG),
         "index": index,
-        "shards": [_shard(folder, name) for name in names],
+        "shards": [shard(folder, name) for name in names],
         "others": sorted([path.name, path.is_file()] for path in folder.iterdir() if path.name not in known),
     }
 
@@ -67,7 +67,8 @@ def _named(index: dict[str, Any] | None) -> list[str]:
         return []
 
 
-def _shard(folder: Path, name: str) -> dict[str, Any]:
+def shard(folder: Path, name: str) -> dict[str, Any]:
+    """Read the header of one file, as ``read`` tells it."""
     try:
         with (folder / name).open("rb") as file:
             size = file.seek(0, 2)

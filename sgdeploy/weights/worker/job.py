@@ -74,6 +74,7 @@ class Job:
         zeros: (name, shard, offset, size) of tensors that must hold nothing but zeros.
         others: names of files that go along, beside the weights of each folder.
         folders: folder below the target → every path of weights that any run of the same plan may write there.
+        rank_files: folder → {name, count, size} of what every rank loads from it, for the manifest's heads.
         needs: rank → paths of its files, all ranks of the plan.
         head: of the manifest, without what is known only at the end.
         workers: files at the same time.
@@ -92,6 +93,7 @@ class Job:
         self.zeros: Sequence[tuple[str, int, int, int]] = fields["zeros"]
         self.others: Sequence[str] = fields["others"]
         self.folders: Mapping[str, Sequence[str]] = fields["folders"]
+        self.rank_files: Mapping[str, Sequence[Mapping[str, Any]]] = fields["rank_files"]
         self.needs: Mapping[str, Sequence[str]] = fields["needs"]
         self.head: Mapping[str, Any] = fields["head"]
         self.workers: int = fields["workers"]
@@ -172,16 +174,18 @@ class Done:
         files: that are there now.
         of_files: that were wanted.
         found: that an earlier run had finished.
+        stale: that an earlier run had made from other files of the checkpoint, so that they were made again.
         size: bytes of the files that were wanted; links count nothing.
         folders: below the target, that a runtime can load from.
     """
 
-    def __init__(self, progress: Progress, found: int, folders: Sequence[str]) -> None:
+    def __init__(self, progress: Progress, found: int, folders: Sequence[str], stale: int = 0) -> None:
         """Take what the last report of progress says."""
         self.complete = progress.files == progress.of_files
         self.files = progress.files
         self.of_files = progress.of_files
         self.found = found
+        self.stale = stale
         self.size = progress.of_bytes
         self.folders = tuple(folders)
 

@@ -1,6 +1,7 @@
 """What is done already: a line per finished file, kept until the manifest takes its place.
 
-A file counts as done if a line names it, its size is right and nobody has touched it since (same modification time).
+A file counts as done if a line names it, its size is right, nobody has touched it since (same modification time), and
+the files of the checkpoint are still those that it was made from (``sources.stamp``).
 The journal is appended to after the file has its final name, so a killed run has at worst a file without a line.
 """
 
@@ -18,15 +19,16 @@ from .lock import remove
 JOURNAL = ".sgdeploy-split.journal"
 
 Entry = Mapping[str, Any]
-"""A finished file: ``size``, and ``sha256`` (None where hashing was off)."""
+"""A finished file: ``size``, ``sha256`` (None where hashing was off), and ``source``, the stamp of the checkpoint."""
 
 
 class Journal:
     """The journal of one target, open for writing."""
 
-    def __init__(self, out: Path, plan: str, facts: Mapping[str, Any]) -> None:
-        """Open it; what is read must be of the same plan (``begun`` tells)."""
+    def __init__(self, out: Path, plan: str, facts: Mapping[str, Any], source: str) -> None:
+        """Open it; what is read must be of the same plan (``begun`` tells). ``source`` is the checkpoint's stamp."""
         self._out = out
+        self.source = source
         self._path = out / JOURNAL
         self._lock = threading.Lock()
         lines = _lines(self._path)
@@ -41,8 +43,15 @@ class Journal:
         """Close it; the file stays."""
         os.close(self._descriptor)
 
+    def stale(self, path: str) -> bool:
+        """Tell whether a file is noted that was made from other files of the checkpoint than are there now."""
+        return bool(self._files.get(path, {}).get("source", self.source) != self.source)
+
     def done(self, path: str, size: int, hashed: bool) -> Entry | None:
         """Give what is known of a file if it is there, whole and untouched; None where it must be written."""
+        return None if self.stale(path) else self._there(path, size, hashed)
+
+    def _there(self, path: str, size: int, hashed: bool) -> Entry | None:
         line = self._files.get(path)
         if line is None or (hashed and line["sha256"] is None):
             return None
@@ -52,25 +61,37 @@ class Journal:
             return None
         if (found.st_size, found.st_mtime_ns) != (size, line["mtime"]):
             return None
-        return {"size": size, "sha256": line["sha256"]}
+        return _entry(line)
 
     def record(self, path: str, size: int, sha256: str | None) -> Entry:
         """Note a file that has its final name."""
         mtime = (self._out / path).stat().st_mtime_ns
-        line = {"file": path, "size": size, "sha256": sha256, "mtime": mtime}
+        line = {"file": path, "size": size, "sha256": sha256, "source": self.source, "mtime": mtime}
+        return self._note(path, line)
+
+    def adopt(self, path: str, entry: Entry, before: float) -> None:
+        """Note a file that a manifest has signed for, if it is there, has its size and is not younger than ``before``.
+
+        Args:
+            path: of the file.
+            entry: what the manifest says of it.
+            before: modification time in nanoseconds beyond which somebody has touched it.
+        """
+        try:
+            found = (self._out / path).stat()
+        except OSError:
+            return
+        if path not in self._files and found.st_size == entry["size"] and found.st_mtime_ns <= before:
+            self._note(path, {"file": path, **entry, "mtime": found.st_mtime_ns})
+
+    def _note(self, path: str, line: dict[str, Any]) -> Entry:
         self._files[path] = line
         self._write(line)
-        return {"size": size, "sha256": sha256}
-
-    def adopt(self, path: str, entry: Entry) -> None:
-        """Note a file that a manifest has signed for, if it is there and has its size."""
-        found = self._out / path
-        if path not in self._files and found.is_file() and found.stat().st_size == entry["size"]:
-            self.record(path, entry["size"], entry["sha256"])
+        return _entry(line)
 
     def entries(self) -> dict[str, Entry]:
         """Give every file that is noted and still there."""
-        found = {path: self.done(path, line["size"], hashed=False) for path, line in self._files.items()}
+        found = {path: self._there(path, line["size"], hashed=False) for path, line in self._files.items()}
         return {path: entry for path, entry in found.items() if entry is not None}
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -80,6 +101,10 @@ class Journal:
     def remove(self) -> None:
         """Take it away: the manifest is written."""
         remove(self._path)
+
+
+def _entry(line: Mapping[str, Any]) -> Entry:
+    return {key: line[key] for key in ("size", "sha256", "source") if key in line}
 
 
 def begun(out: Path) -> tuple[str, Mapping[str, Any]] | None:

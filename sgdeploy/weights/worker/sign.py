@@ -51,7 +51,8 @@ def sign(job: Job, folders: Sequence[str], entries: Mapping[str, Entry]) -> None
         "digest": hashlib.sha256(listed.encode()).hexdigest(),
     }
     for folder in [each for each in folders if each] + [""]:
-        text = json.dumps({**head, "folder": folder}, indent=1) + "\n"
+        own = {"folder": folder, "rank_files": job.rank_files.get(folder, [])}
+        text = json.dumps({**head, **own}, indent=1) + "\n"
         _write(job.out / folder / HEAD, text)
 
 

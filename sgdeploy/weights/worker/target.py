@@ -50,6 +50,11 @@ def read_files(out: Path, head: Mapping[str, Any]) -> dict[str, journal.Entry]:
     return found
 
 
+def signed_at(out: Path) -> int:
+    """Give when the list of files was written, nanoseconds: what is younger was touched after that."""
+    return (out / FILES).stat().st_mtime_ns
+
+
 def check_owner(out: Path, plan: str) -> None:
     """Refuse a target that holds the split of another plan, whole or begun.
 

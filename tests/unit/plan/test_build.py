@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sgdeploy.plan.model import Plan, Process, SecretRef
-from tests.unit.plan.conftest import CPU, KUNPENG, NAMED, Compile
+from tests.unit.plan.conftest import CPU, KUNPENG, KUNPENG_PD, NAMED, PD, Compile, Refuse
 
 
 def by_label(plan: Plan) -> dict[str, Process]:
@@ -232,3 +232,52 @@ def test_labels_logs_and_keys_are_unique_on_thousands_of_ranks(compiled: Compile
     assert len({process.log for process in plan.processes}) == 4096
     assert len({(process.host, process.key) for process in plan.processes}) == 4096
     assert len({id(process.env) for process in plan.processes}) == 256
+
+
+def folders(plan: Plan) -> dict[str, str]:
+    """Give label → model folder of every rank and tokenizer."""
+    return {each.label: value_after(each, "--model-path") for each in plan.processes if "--model-path" in each.argv}
+
+
+def test_a_pipeline_stage_loads_from_a_folder_of_its_own(compiled: Compile) -> None:
+    """A split has one folder for each stage; ranks follow each other stage by stage."""
+    plan = compiled(CPU, "model.path=/split/pp{stage}", "native.parallel.pp=2", "native.parallel.tp=1").plan
+    assert folders(plan) == {"native/n1": "/split/pp0", "native/n2": "/split/pp1"}
+    assert compiled(CPU, "model.path=/split/pp{stage}", "model.served_name=null").plan.front_door.model == "/split/pp0"
+
+
+def test_stages_of_one_node_by_rank(compiled: Compile) -> None:
+    """Variables that hold the folder follow it; what the profile says itself stays."""
+    two = ("model.path=/split/pp{stage}", "prefill.b.parallel.pp=4", "prefill.b.parallel.tp=8")
+    plan = compiled(KUNPENG_PD, *two).plan
+    found = {label: folder for label, folder in folders(plan).items() if label.startswith("prefill/b/")}
+    assert found["prefill/b/10.0.0.2/r07"] == "/split/pp0"
+    assert found["prefill/b/10.0.0.2/r08"] == "/split/pp1"
+    assert found["prefill/b/10.0.0.3/r00"] == "/split/pp2"
+    assert found["prefill/b/10.0.0.3/r15"] == "/split/pp3"
+    ranks = by_label(plan)
+    assert all(ranks[label].env["MODEL_PATH"] == folder for label, folder in found.items())
+    own = compiled(KUNPENG_PD, *two, "prefill.b.env.MODEL_PATH=/mine").plan
+    assert {each.env["MODEL_PATH"] for each in own.processes if each.unit == "prefill/b"} == {"/mine"}
+
+
+def test_instances_of_different_sizes_have_splits_of_their_own(compiled: Compile) -> None:
+    plan = compiled(PD, "prefill.model_path=/split/prefill", "decode.model_path=/split/decode").plan
+    assert folders(plan) == {
+        "prefill/p1": "/split/prefill",
+        "decode/d1": "/split/decode",
+        "decode/d2": "/split/decode",
+    }
+
+
+def test_paths_that_no_process_could_follow(refused: Refuse) -> None:
+    both = ("model.path=/split/pp{stage}", "native.parallel.pp=4", "native.parallel.tp=1")
+    (problem,) = refused(CPU, *both)
+    assert problem.code == "model-stages"
+    assert problem.message == (
+        "the process of each node holds 2 pipeline stages (4 stages over 2 nodes), "
+        "and {stage} in its model path can be only one of them"
+    )
+    (typo,) = refused(CPU, "native.model_path=/split/{pp}")
+    assert (typo.code, typo.message) == ("model-placeholder", "{pp} in a model path stands for nothing")
+    assert (typo.hint, typo.path) == ("{stage} is the pipeline stage", ("native", "model_path"))

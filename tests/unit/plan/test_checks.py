@@ -328,7 +328,7 @@ native:
         ("dp", "set `parallel.dp` of the instance"),
         ("data_parallel_size", "set `parallel.dp` of the instance"),
         ("expert-parallel-size", "set `parallel.ep` of the instance"),
-        ("model", "set `model.path`"),
+        ("model", "set `model.path`, or `model_path` of the instance"),
         ("served-model-name", "set `model.served_name`"),
         ("nccl-init-addr", "set `rendezvous.port` of the instance; the address is the leader's"),
         ("tp-rank-in-node", "`engine.launch: rank` gives each rank its own"),

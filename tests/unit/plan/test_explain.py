@@ -288,3 +288,11 @@ def test_words_that_mean_nothing(compiled: Compile, word: str, message: str, hin
     assert found.message.startswith(message)
     assert found.hint is not None
     assert found.hint.startswith(hint)
+
+
+def test_the_folder_of_weights_of_one_instance(compiled: Compile) -> None:
+    """Its own key decides, also about a variable of the platform that holds the folder."""
+    plan = compiled(PD, "decode.model_path=/split")
+    said = [each for answer in ask(plan, "model-path")[0].answers for each in words(answer)]
+    assert any("decode.model_path" in who for _, _, who in said), said
+    assert any("model.path" in who for _, _, who in said), said
