@@ -15,7 +15,6 @@ from sgdeploy.plan.model import Limits, Plan
 from sgdeploy.words import plural
 
 _BAD: tuple[State, ...] = ("failed", "lost")
-_UNDER_WAY: tuple[State, ...] = ("planned", "starting", "loading", "warming")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class DeploymentHealth:
 
     def decided(self, ids: Collection[str]) -> bool:
         """Tell whether none of these processes is still on its way: each is ready, or will not be."""
-        return not any(self.processes[name].state in _UNDER_WAY for name in ids)
+        return all(self.processes[name].decided for name in ids)
 
     @property
     def failures(self) -> tuple[ProcessHealth, ...]:

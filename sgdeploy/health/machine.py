@@ -7,6 +7,9 @@ Ready means, all at once:
   server says 200 before rank 0 serves, and still does when its scheduler is dead (engine 0.5.23; sgl-project/sglang
   issue 6624).
 
+One of whose processes some are stopped by a signal (SIGSTOP) is failed after a moment, whatever it said before: the
+others wait for it, a follower for ever, and nobody else tells (engine 0.5.23). Let go on, it is judged anew.
+
 Dead is final. Lost is not: a host that answers again is judged by what it says then.
 """
 
@@ -19,11 +22,16 @@ from sgdeploy.engine.milestones import SYMPTOM, MilestoneSet
 from sgdeploy.health.states import HttpAnswer, Observation, State, Transition
 from sgdeploy.plan.model import Health
 
+UNDER_WAY: tuple[State, ...] = ("planned", "starting", "loading", "warming")
+
 HUNG_AFTER = 75.0
 """Seconds without a good answer *and* without log progress after which a ready process counts as hung.
 
 The engine itself takes 20 s to answer 503 when it hangs (its SGLANG_HEALTH_CHECK_TIMEOUT), and our probe waits 25 s:
 75 s are at least three misses. One miss is normal under long prefills (sgl-project/sglang#10856, #22511)."""
+
+FROZEN_AFTER = 3.0
+"""Seconds that a process may be stopped by a signal before it counts as failed: who looks at it lets it go on sooner."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"^\[[^\]]*\d\d:\d\d[^\]]*\]\s*|^\S*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s*")
@@ -80,6 +88,8 @@ class ProcessHealth:
         tail: its last log lines, once it is dead.
         dead: whether it has ended for good.
         pids: how many of its descendants live.
+        frozen: pid and name of those that a signal has stopped.
+        frozen_since: since when there are such, None while all run.
     """
 
     process: str
@@ -101,6 +111,13 @@ class ProcessHealth:
     tail: tuple[str, ...] = ()
     dead: bool = False
     pids: int = 0
+    frozen: tuple[str, ...] = ()
+    frozen_since: float | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is ready or will not be, as far as can be told now."""
+        return self.state == "failed" or (self.state not in UNDER_WAY and self.frozen_since is None)
 
     @property
     def lost_a_peer(self) -> bool:
@@ -140,6 +157,8 @@ class ProcessHealth:
             line=seen.line or self.line,
             http=seen.http or self.http,
             pids=seen.pids,
+            frozen=seen.stopped,
+            frozen_since=(self.frozen_since or now) if seen.stopped and seen.alive else None,
             progress_at=now if progress or self.progress_at is None else self.progress_at,
         )
         after = _living(known, now) if seen.alive else _ended(known, seen, now)
@@ -147,7 +166,7 @@ class ProcessHealth:
 
     def tick(self, now: float) -> Change:
         """Let time pass without an observation: a ready process that is silent for too long counts as hung."""
-        if self.dead or self.missing_since is None:
+        if self.dead or (self.missing_since is None and self.frozen_since is None):
             return Change(self, (), progress=False)
         return self._to(_living(self, now), now)
 
@@ -178,6 +197,11 @@ def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
 
 
 def _living(it: ProcessHealth, now: float) -> ProcessHealth:
+    if it.frozen_since is not None and now - it.frozen_since >= FROZEN_AFTER:
+        names = ", ".join(f"pid {one}" for one in it.frozen)
+        reason = f"stopped by a signal (SIGSTOP) and not let go on: {names}"
+        died_at = it.frozen_since if it.died_at is None else it.died_at
+        return replace(it, state="failed", phase="stopped by a signal", reason=reason, died_at=died_at)
     well = it.check.http is None or (it.http is not None and it.http.well)
     if it.state == "ready" or it.missing_since is not None:
         return _ready(it) if well else _silent(it, now)

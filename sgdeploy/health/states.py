@@ -83,6 +83,7 @@ class Observation:
         line: its last log line.
         http: the last answer of its health path, None where nothing was asked yet.
         pids: how many of its descendants live, itself included.
+        stopped: pid and name of those that a signal has stopped and none has let go on.
         tail: its last log lines, once it is dead.
         rebooted: whether its host was booted anew since it was started.
     """
@@ -96,6 +97,7 @@ class Observation:
     line: str = ""
     http: HttpAnswer | None = None
     pids: int = 0
+    stopped: tuple[str, ...] = ()
     tail: tuple[str, ...] = ()
     rebooted: bool = False
 
@@ -113,6 +115,7 @@ class Observation:
             line=row.get("line") or "",
             http=HttpAnswer(http.get("code"), http.get("error")) if http else None,
             pids=len(pids) if isinstance(pids, list) else pids or 0,
+            stopped=tuple(row.get("stopped") or ()),
             tail=tuple(row.get("tail") or ()),
             rebooted=bool(row.get("rebooted")),
         )

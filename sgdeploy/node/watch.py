@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .errors import Json
 
 
+STOPPED = "T"
+"""State of a process that a signal has stopped (SIGSTOP) and none has let go on; a debugger's is another one."""
+
+
 class Watch:
     """Looks at all processes of a folder again and again, and tells what changed."""
 
@@ -84,6 +88,8 @@ class Watch:
     def _count(self) -> None:
         for ident, members in Survivors(self._folder, deep=False).of(list(self._watched)).items():
             self._watched[ident].pids = len(members)
+            stopped = [member for member in members if member.state == STOPPED]
+            self._watched[ident].stopped = [f"{member.pid} {member.name}" for member in stopped]
 
 
 def compile_pattern(name: str, pattern: str) -> re.Pattern[str]:

@@ -76,6 +76,7 @@ class Watched:
         """Begin at the offset where this run's part of the log begins."""
         self.record = record
         self.pids: int | None = None
+        self.stopped: list[str] = []
         self._folder = folder
         self._milestones = folder.milestones_file(record["key"])
         self._scan = LogScan(Path(record["log"]), record["offset"], patterns, self._known())
@@ -131,6 +132,7 @@ class Watched:
             "line": self._scan.line,
             "http": None if self._probe is None else self._probe.last,
             "pids": self.pids,
+            "stopped": self.stopped if alive else [],
             "tail": None,
             "rebooted": False,
             **(self._dead or {}),

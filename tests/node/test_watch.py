@@ -53,6 +53,20 @@ def test_the_first_event_shows_every_process(deployment: Deployment, watch: Watc
     assert (a["milestones"], a["http"], a["tail"], a["died_ago"]) == ([], None, None, None)
 
 
+def test_a_process_that_a_signal_stopped_is_named_until_it_goes_on(deployment: Deployment, watch: Watcher) -> None:
+    deployment.run(a="echo hello; exec sleep 300", b="exec sleep 300")
+    deployment.wait_log("a", "hello")
+    pid = deployment.record("a")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    stream = watch()
+    first = stream.next()
+    assert first is not None
+    assert {row["process"]: row["stopped"] for row in first["observations"]} == {"demo/a": [f"{pid} sleep"], "demo/b": []}
+    os.kill(pid, signal.SIGCONT)
+    row = stream.until(lambda seen: seen["process"] == "demo/a" and not seen["stopped"], "the process to go on")
+    assert row["alive"]
+
+
 def test_milestones_are_told_in_the_order_of_the_list(deployment: Deployment, watch: Watcher, tmp_path: Path) -> None:
     script = held(
         tmp_path, "echo 'Load weight end. elapsed=12 s'", "echo 'x Load weight begin'", "printf 'fired up, no line end'"
