@@ -75,7 +75,8 @@ async def diagnose_deployment(plan: Plan, connector: Connector) -> Diagnosed:
             faults.extend(more.faults)
             return [fault.host for fault in more.faults]
 
-        records = await follow_records(fleet, open_more)
+        tried = [host for host in plan.hosts if not fleet.has(host.host)]
+        records = await follow_records(fleet, open_more, tried)
         running = records.plans[0] if records.plans else plan
         diagnosis = await _diagnosis(fleet, running, records, PATIENCE)
         if not diagnosis.seen:

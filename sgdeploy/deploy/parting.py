@@ -73,8 +73,9 @@ class _Show:
     async def prepare(self) -> None:
         """Send a burst of prompts of one length, and wait until that is the boundary."""
         size = len(BURST_PROMPT)
-        why = "the router learns its boundary from traffic: the next interval puts it where half of the characters lie"
-        self.tell(Note(f"a burst of {plural(BURST, 'prompt')} of {size:,} characters comes first: {why}"))
+        burst = f"a burst of {plural(BURST, 'prompt')} of {size:,} characters comes first"
+        effect = "the end of the interval puts it where half of their characters lie"
+        self.tell(Note(f"the router learns its boundary from traffic, so {burst}; {effect}"))
         offset = (await self._log(None))[1]
         tally = Tally(self.fleet, self.plan)
         before = await tally.counts()

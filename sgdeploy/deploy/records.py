@@ -157,17 +157,19 @@ OpenMore: TypeAlias = "Callable[[tuple[PlanHost, ...]], Awaitable[Collection[str
 """Puts more hosts into a fleet, and gives the names of those that could not be opened."""
 
 
-async def follow_records(fleet: Fleet, open_more: OpenMore) -> Records:
+async def follow_records(fleet: Fleet, open_more: OpenMore, tried: Collection[PlanHost] = ()) -> Records:
     """Read records, and follow them to hosts that only the plans on record name.
 
     Args:
         fleet: open hosts.
         open_more: puts the others into it.
+        tried: hosts that were not reached a moment ago; only under another address are they tried once more.
     """
     closed: set[str] = set()
     while True:
         records = await read_records(fleet)
         more = {host.host: host for plan in records.plans for host in plan.hosts}
+        closed |= {name for name, host in more.items() if host in tried}
         unseen = tuple(host for name, host in more.items() if not fleet.has(name) and name not in closed)
         if not unseen:
             return records

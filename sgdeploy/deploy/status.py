@@ -53,7 +53,8 @@ async def status(
             unreachable.update({fault.host: fault.reason for fault in more.faults})
             return [fault.host for fault in more.faults]
 
-        records = await follow_records(fleet, open_more)
+        tried = [host for host in plan.hosts if not fleet.has(host.host)]
+        records = await follow_records(fleet, open_more, tried)
         unreachable.update({fault.host: fault.reason for fault in records.faults})
         running = records.plans[0] if records.plans else plan
         watch = await _look(fleet, running, records)

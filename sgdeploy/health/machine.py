@@ -31,7 +31,7 @@ The engine itself takes 20 s to answer 503 when it hangs (its SGLANG_HEALTH_CHEC
 75 s are at least three misses. One miss is normal under long prefills (sgl-project/sglang#10856, #22511)."""
 
 FROZEN_AFTER = 3.0
-"""Seconds that a process may be stopped by a signal before it counts as failed: who looks at it lets it go on sooner."""
+"""Seconds that a process may be stopped before it counts as failed: whoever looks at it lets it go on sooner."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"^\[[^\]]*\d\d:\d\d[^\]]*\]\s*|^\S*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s*")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +72,16 @@ class Deployed:
         """Give the pid, as this machine counts, of the main process on a host."""
         inner = self.record(host)["pid"]
         return next(proc.pid for proc in host.processes() if proc.inner_pid == inner)
+
+    @contextmanager
+    def stopped(self, host: LabHost) -> Iterator[str]:
+        """Stop the scheduler of a host by a signal while the body runs; gives what must be said of it."""
+        scheduler = next(proc for proc in host.processes() if proc.argv[0].startswith("sglang::scheduler"))
+        os.kill(scheduler.pid, signal.SIGSTOP)
+        try:
+            yield f"stopped by a signal (SIGSTOP) and not let go on: pid {scheduler.inner_pid} sglang::schedul"
+        finally:
+            os.kill(scheduler.pid, signal.SIGCONT)
 
     def down(self, stage: Stage) -> None:
         """Take the deployment down."""

@@ -54,6 +54,14 @@ def test_it_serves_bears_a_cut_link_and_leaves(lab: Lab, words: list[str], stage
         assert "n02 (10.77.0.2 port 22) did not answer within" in shown["unreachable"]["n02"]
     with stages.stage("status once it is mended", 60) as stage:
         wait_until(lambda: it.states() == ("ready", "ready", "ready"), "the deployment to be ready again", stage.left)
+    with stages.stage("status while the follower's scheduler is stopped by a signal", 60):
+        with it.stopped(lab.hosts[1]) as reason:
+            shown = it.status()
+        follower = shown["processes"][1]
+        assert (shown["state"], follower["process"], follower["host"]) == ("degraded", FOLLOWER, "n02")
+        assert (follower["state"], follower["reason"]) == ("failed", reason)
+    with stages.stage("status once it goes on", 60) as stage:
+        it.wait_ready(2, stage)
     records = [it.record(host) for host in lab.hosts]
     with stages.stage("down of what serves", 60) as stage:
         it.down(stage)
@@ -77,6 +85,28 @@ def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, wor
     stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the follower's death to its report")
     assert failed["seconds_to_report"] < 10.0
     assert f"{FOLLOWER}: killed by SIGKILL (9)" in said
+
+
+def test_a_leader_killed_in_its_warm_up_is_named_before_its_follower(
+    lab: Lab, words: list[str], stages: Stages
+) -> None:
+    """The follower ends within a second after its leader, and says that it lost a peer."""
+    it = Deployed(lab, "tiny")
+
+    def strike(events: Events) -> bool:
+        if not any(row["process"] == LEADER and row["state"] == "warming" for row in events.of("rank")):
+            return False
+        os.kill(it.main_pid(lab.hosts[0]), signal.SIGKILL)
+        return True
+
+    with stages.stage("up, with the leader killed in its warm-up", UP_LIMIT) as stage:
+        code, events, said = failed_up(lab, words, stage, strike)
+    failed = next(events.of("failed"))
+    assert (code, failed["process"], failed["host"]) == (PROCESS_FAILED, LEADER, "n01")
+    assert failed["reason"] == "killed by SIGKILL (9)"
+    stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the leader's death to its report")
+    assert failed["seconds_to_report"] < 10.0
+    assert f"{LEADER}: killed by SIGKILL (9)" in said
 
 
 def test_a_leader_told_to_stop_in_mid_load_leaves_no_orphan(lab: Lab, words: list[str], stages: Stages) -> None:

@@ -141,10 +141,16 @@ def test_it_says_what_a_single_server_says_and_names_who_fails(
         assert [found[host] for host in (SHORT, LONG, FRONT)] == [ready[host] for host in (SHORT, LONG, FRONT)]
     with stages.stage("status once it is mended", 60) as stage:
         it.wait_ready(len(UNITS), stage)
-    with stages.stage("status after a prefill was killed", TOLD_WITHIN):
+    with stages.stage("status while the scheduler of a prefill is stopped by a signal", 60):
+        with it.stopped(lab.host(LONG)) as reason:
+            found = rows(it)
+        assert found == {**ready, LONG: ("prefill/long", "failed", reason)}
+    with stages.stage("status once it goes on", 60) as stage:
+        it.wait_ready(len(UNITS), stage)
+    with stages.stage("status after a prefill was killed", 60):
         kill(it, lab.host(LONG))
         assert rows(it) == {**ready, LONG: ("prefill/long", "failed", KILLED)}
-    with stages.stage("status after decode's leader was killed", TOLD_WITHIN):
+    with stages.stage("status after decode's leader was killed", 60):
         kill(it, lab.host(LEADER))
         found = rows(it)
         assert found[LEADER] == ("decode", "failed", KILLED)

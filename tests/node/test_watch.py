@@ -61,7 +61,10 @@ def test_a_process_that_a_signal_stopped_is_named_until_it_goes_on(deployment: D
     stream = watch()
     first = stream.next()
     assert first is not None
-    assert {row["process"]: row["stopped"] for row in first["observations"]} == {"demo/a": [f"{pid} sleep"], "demo/b": []}
+    assert {row["process"]: row["stopped"] for row in first["observations"]} == {
+        "demo/a": [f"{pid} sleep"],
+        "demo/b": [],
+    }
     os.kill(pid, signal.SIGCONT)
     row = stream.until(lambda seen: seen["process"] == "demo/a" and not seen["stopped"], "the process to go on")
     assert row["alive"]

@@ -66,6 +66,7 @@ async def test_an_unreachable_host_is_degraded_and_named() -> None:
     seen = await status(plan, hosts, {})
     assert seen.state == "degraded"
     assert seen.unreachable == {"h2": "no route to host"}
+    assert hosts.opened == ["h1", "h2"], "what does not answer is not tried once more"
     hosts.down["h1"] = HostFault("h1", "no route to host")
     with pytest.raises(RemoteError):
         await status(plan, hosts, {})
