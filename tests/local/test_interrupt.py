@@ -8,7 +8,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.local.kit import LIMIT, NAME, Ground, terminal, until
+
+pytestmark = pytest.mark.timeout(300)
 
 OWN_TERMINAL = (
     "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

@@ -11,6 +11,8 @@ import pytest
 
 from tests.local.kit import LIMIT, Ground, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def written(ground: Ground, profile: str, number: int, text: str = "") -> Path:
     """Put a log where a process of a host would have left it; nothing runs."""

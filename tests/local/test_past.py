@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.local.kit import NAME, Ground
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_back_to_what_was_ready_also_after_down_and_from_another_machine(ground: Ground) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.local.kit import NAME, Ground, wait_until
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_an_instance_restarts_as_a_whole_and_the_other_one_goes_on(ground: Ground) -> None:

@@ -8,7 +8,11 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from tests.local.kit import LIMIT, NAME, Ground, terminal, until, wait_until
+
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_what_runs_as_planned_is_proven_and_left_alone(ground: Ground) -> None:

@@ -7,7 +7,11 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
+
 from tests.local.kit import LIMIT, NAME, Ground, until
+
+pytestmark = pytest.mark.timeout(300)
 
 POLICY = """\
   b: {hosts: b, parallel: {tp: 1}, restart: {max: 1, backoff: 1s}}
