@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,18 +49,3 @@ def taken(parameter: Parameter, number: int, shards: list[bytes]) -> bytes:
             first = piece.offset + row * piece.stride
             body += (shards[piece.shard][first : first + piece.take] if piece.take else b"") + bytes(piece.pad)
     return bytes(body)
-
-
-def prints_of(folder: Path, plan: SplitPlan) -> dict[str, dict[str, list[Any]]]:
-    """Give the fingerprints of all files of a plan, the parts of a rank taken together."""
-    shards = [path.read_bytes() for path in sorted(folder.glob("*.safetensors"))]
-    found: dict[str, dict[str, list[Any]]] = {}
-    for bundle in plan.bundles:
-        for number in range(bundle.count):
-            path = bundle.file(number)
-            into = found.setdefault(path.rpartition("-part-")[0] or path, {})
-            for each in bundle.parameters:
-                assert each.name not in into
-                body = taken(each, number, shards)
-                into[each.name] = [each.dtype, list(each.shape), hashlib.sha256(body).hexdigest()]
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.weights.cut.manifest import HEAD
 from sgdeploy.weights.worker import target
+from sgdeploy.weights.worker.journal import Journal
 from tests.weights.conftest import Call
 from tests.weights.planning import DATA
 from tests.weights.tiny import TINY, deepseek, deepseek_config, write_model
@@ -82,6 +85,46 @@ def test_too_little_space(model: Path, tmp_path: Path, call: Call, monkeypatch: 
     assert not list(out.glob("model-rank-*"))
 
 
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EROFS, "cannot be written to: Read-only file system"),
+        (errno.EACCES, "cannot be written to: Permission denied"),
+        (errno.EIO, "writing to {out} failed: Input/output error"),
+    ],
+)
+def test_a_target_that_cannot_be_written_to(
+    model: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, number: int, message: str
+) -> None:
+    out = tmp_path / "out"
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(out))
+
+    monkeypatch.setattr(Journal, "__init__", refuse)
+    found = call("--model", model, "--out", out, *KUNPENG)
+    assert found.code == 3
+    assert message.format(out=out) in found.err
+    hint = "choose another --out, below a folder" if number != errno.EIO else "mend that and run the same command again"
+    assert hint in found.err
+
+
+def test_a_place_below_a_file(model: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "file").touch()
+    found = call("--model", model, "--out", tmp_path / "file" / "out", *KUNPENG)
+    assert (found.code, f"{tmp_path}/file/out cannot be written to: Not a directory" in found.err) == (3, True)
+
+
+def test_a_damaged_manifest_is_no_dead_end(model: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / HEAD).write_text("{}")
+    found = call("--model", model, "--out", out, *KUNPENG)
+    assert found.code == 8
+    assert f"{out / HEAD} is damaged: it names no plan" in found.err
+    assert "hint: remove the folder and run the same command again" in found.err
+
+
 def test_a_runtime_that_wants_something_else(tmp_path: Path, call: Call) -> None:
     size = replace(TINY, hidden=256, vocabulary=1024, inter=1024, expert_inter=256, mtp=0)
     model = write_model(tmp_path / "model", deepseek(size), deepseek_config(size))
@@ -92,3 +135,15 @@ def test_a_runtime_that_wants_something_else(tmp_path: Path, call: Call) -> None
     assert found.code == 2
     first = "8 parameters differ, first model.layers.0.self_attn.fused_qkv_a_proj_with_mqa.weight: "
     assert f"{first}plan I8 [24, 256], runtime I8 [48, 256]\n  hint: try --class fused_qkv_a=whole\n" in found.err
+
+
+def test_a_manifest_of_another_model_and_what_is_none(model: Path, tmp_path: Path, call: Call) -> None:
+    """No class could make these shapes alike, so none is proposed."""
+    other = DATA / "runtime_manifests" / "v3_tp4_dp2_ep4_w8a8.json"
+    words = ("--model", model, "--plan", "--tp", 4, "--dp", 2, "--ep", 4, "--expect")
+    found = call(*words, other)
+    assert found.code == 2
+    assert "hint: the manifest is of another model than the checkpoint" in found.err
+    assert "--class" not in found.err
+    (tmp_path / "m.json").write_text('{"a": 1}')
+    assert "m.json is no manifest of a runtime: it has no params\n" in call(*words, tmp_path / "m.json").err

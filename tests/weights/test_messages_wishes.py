@@ -42,6 +42,11 @@ UPSTREAM = ("--tp", 8, "--dp", 2, "--ep", 8)
             "ep 4 with --scheme kunpeng: this runtime wants one expert per rank, and there are 8 experts for 4 ranks",
             "tp and ep 8 fit, or another scheme",
         ),
+        (
+            ("--scheme", "kunpeng", "--tp", 24, "--ep", 24),
+            "ep 24 with --scheme kunpeng: this runtime wants one expert per rank, and there are 8 experts for 24 ranks",
+            "tp and ep 8 fit, or another scheme",
+        ),
         (("--tp", 8, "--dp", 3), "tp 8 is no multiple of dp 3", "dp that fits: 1 2 4 8"),
         (
             ("--tp", 4, "--pp", 2, "--pp-partition", "3,2"),

@@ -38,6 +38,7 @@ _TORCH = {
 }
 """Types as torch names them → as safetensors does."""
 
+_OTHER = "the manifest is of another model than the checkpoint"
 _NEXTN = "NextN"
 _TIED = ("model.embed_tokens.weight", "lm_head.weight")
 """Where embeddings are tied, a runtime lists both and loads the second alone (both share their memory)."""
@@ -68,7 +69,9 @@ def read_expected(text: str) -> Expected | str:
         }
         draft = str(body.get("class", "")).endswith(_NEXTN)
         return Expected(draft, bool(body.get("identical_on_all_ranks", False)), ranks) if ranks else "it names no rank"
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except KeyError as error:
+        return f"it has no {error.args[0]}"
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -143,7 +146,9 @@ def _compare(
     extra = sorted(made.keys() - wanted.keys(), key=in_words)
     lines += [(name, f"plan {_form(made[name].dtype, made[name].shape)}, runtime none", None) for name in extra]
     if lines:
-        name, difference, hint = next((line for line in lines if line[2]), lines[0])
+        # A class helps only where every difference is one of cuts: what we leave whole cannot become larger.
+        other = next((line for line in lines if line[2] == _OTHER), None)
+        name, difference, hint = other or next((line for line in lines if line[2]), lines[0])
         count = f"{plural(len(lines), 'parameter')} {'differ' if lines[1:] else 'differs'}"
         message = f"with --expect {source}: {count}, first {name}: {difference}"
         yield Problem(message, hint or "another scheme, other sizes or another model", code="expect")
@@ -161,5 +166,7 @@ def _rule(each: Parameter, shape: tuple[int, ...], sizes: Sizes) -> str | None:
         return None
     ways = each.ways * ours[differ[0]] / theirs[differ[0]]
     rules = {1: WHOLE, sizes.attention: ATTENTION, sizes.tp: GLOBAL}
+    if ways < 1:
+        return _OTHER
     rule = next((rule for number, rule in rules.items() if number == ways), None)
     return f"try --class {each.kind}={rule}" if rule else None

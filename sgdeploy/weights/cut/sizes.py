@@ -88,15 +88,15 @@ def check_sizes(sizes: Sizes, layers: int, experts: int, scheme: Scheme, layout:
 
 def _check_experts(sizes: Sizes, experts: int, scheme: Scheme, layout: Layout) -> Iterator[Problem]:
     physical = experts + sizes.redundant
-    if physical % sizes.ep:
-        message = f"{experts} experts + {sizes.redundant} redundant over ep {sizes.ep}: not a whole number per rank"
-        yield Problem(message, f"ep that fits: {fitting(physical, sizes.ep)}", code="experts")
-    elif scheme.experts == "single" and layout == "sharded_state" and (physical, sizes.tp) != (sizes.ep, sizes.ep):
+    if scheme.experts == "single" and layout == "sharded_state" and (physical, sizes.tp) != (sizes.ep, sizes.ep):
         message = (
             f"ep {sizes.ep} with --scheme {scheme.name}: this runtime wants one expert per rank, and there are "
             f"{physical} experts for {sizes.tp} ranks"
         )
         yield Problem(message, f"tp and ep {physical} fit, or another scheme", code="experts")
+    elif physical % sizes.ep:
+        message = f"{experts} experts + {sizes.redundant} redundant over ep {sizes.ep}: not a whole number per rank"
+        yield Problem(message, f"ep that fits: {fitting(physical, sizes.ep)}", code="experts")
     elif layout == "kunpeng_state" and (sizes.redundant or sizes.expert_map):
         message = (
             "kunpeng_state holds each expert once, by its own number; redundant experts have no files of their own"

@@ -16,6 +16,8 @@ from sgdeploy.weights.errors import CheckpointError, ReplicaError, TargetError
 
 _AGAIN = "run the same command again; what is finished is kept"
 _ELSEWHERE = "choose another --out"
+_DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT})
+"""What an operating system says of a place that is no target at all, unlike a disk that fails on the way."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,9 @@ def _disk(details: Mapping[str, Any], target: Target) -> TargetError:
         message = f"no space is left on the file system of {target.out}"
         return TargetError(message, hint=f"make room and {_AGAIN}")
     where = f" ({details['path']})" if details["path"] else ""
+    if details["errno"] in _DENIED:
+        message = f"{target.out} cannot be written to: {details['reason']}{where}"
+        return TargetError(message, hint=f"{_ELSEWHERE}, below a folder that is there and that you may write to")
     return TargetError(f"writing to {target.out} failed: {details['reason']}{where}", hint=f"mend that and {_AGAIN}")
 
 
@@ -108,7 +113,7 @@ def _replicas(details: Mapping[str, Any], target: Target) -> ReplicaError:
 
 def _damaged(details: Mapping[str, Any], target: Target) -> StateError:
     del target
-    hint = "split again into another folder"
+    hint = f"remove the folder and run the same command again, or {_ELSEWHERE}"
     return StateError(f"{details['path']} is damaged: {details['reason']}", hint=hint)
 
 

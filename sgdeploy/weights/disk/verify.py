@@ -16,6 +16,7 @@ from sgdeploy.weights.worker.journal import JOURNAL
 from sgdeploy.weights.worker.target import rank_files
 
 _CHUNK = 1024 * 1024
+_AGAIN = "copy the split again, or remove the folder and split again"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _look(folder: Path, entries: Mapping[str, Entry]) -> tuple[dict[tuple[int, i
         try:
             found = (folder / path).stat()
         except OSError as error:
-            problems.append(_wrong(path, f"is in the manifest and cannot be read: {error.strerror}"))
+            problems.append(_gone(path, error))
             continue
         if found.st_size != entry.size:
             problems.append(_wrong(path, f"has {found.st_size} bytes, the manifest says {entry.size}"))
@@ -100,7 +101,7 @@ def _head(folder: Path) -> Head:
         hint = "run the same split-weights again" if begun else "name the folder that --out named"
         raise CheckpointError([Problem(f"{folder} holds no split: {why}", hint, code="no-split")]) from error
     if isinstance(head, str):
-        raise StateError(f"{folder / HEAD} is damaged: {head}", hint="split again, or copy the split again")
+        raise StateError(f"{folder / HEAD} is damaged: {head}", hint=_AGAIN)
     if head.folder:
         hint = f"verify {folder.resolve().parent}"
         raise CheckpointError(
@@ -110,7 +111,7 @@ def _head(folder: Path) -> Head:
 
 
 def _entries(folder: Path, head: Head) -> dict[str, Entry]:
-    path, again = folder / FILES, "split again, or copy the split again"
+    path, again = folder / FILES, _AGAIN
     try:
         found = read_files(path.read_text(encoding="utf-8"), head.digest)
     except OSError as error:
@@ -125,6 +126,13 @@ def _foreign(folder: Path, entries: Mapping[str, Entry]) -> list[Problem]:
     folders = {path.rpartition("/")[0] for path in entries if path.rpartition("/")[2].startswith("model-rank-")}
     extra = sorted(path for path in rank_files(folder, folders) if path not in entries)
     return [_wrong(path, "is not in the manifest and would be loaded as well") for path in extra]
+
+
+def _gone(path: str, error: OSError) -> Problem:
+    if not isinstance(error, FileNotFoundError):
+        return _wrong(path, f"is in the manifest and cannot be read: {error.strerror}")
+    hint = "run the same split-weights again, or copy the file from where it is"
+    return Problem(f"{path} is in the manifest and is not there", hint, code="verify")
 
 
 def _wrong(path: str, reason: str) -> Problem:
