@@ -57,6 +57,14 @@ COMMANDS = (
     Command("watch", "Watch what runs, and restart what fails."),
     Command("history", "Tell who did what to a deployment."),
     Command("rollback", "Go back to the last plan that was ready."),
+    Command(
+        "lock",
+        "Tell who is at work on deployments.",
+        (
+            Command("lock status", "Tell who holds a lock, and whether that command lives."),
+            Command("lock release", "Free a lock whose holder is gone."),
+        ),
+    ),
     Command("down", "Take a deployment down and prove that nothing is left."),
     Command("plan", "Show what would run where; write it as scripts."),
     Command("validate", "Check profiles without touching any host."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Changes, LockWait, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -23,7 +23,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Progress):
+class Options(Changes, LockWait, Progress):
     """Arguments and options of ``down``."""
 
     target: Annotated[
@@ -72,6 +72,7 @@ def down(desk: Desk, options: Options) -> None:
         now=options.now,
         keep_records=options.keep_records,
         only=tuple(options.only or ()),
+        lock_wait=options.lock_wait or 0.0,
     )
     with console.watching(target.plan, ranks=False):
         run(desk, console, take_down(desk, console, target.plan, wanted))

@@ -92,6 +92,22 @@ Output = Json | Progress
 
 
 @dataclass(frozen=True, kw_only=True)
+class LockWait:
+    """For commands that hold the lock of a deployment."""
+
+    lock_wait: Annotated[
+        float | None,
+        typer.Option(
+            "--lock-wait",
+            parser=seconds,
+            metavar="DURATION",
+            show_default="not at all",
+            help="How long to wait for another command that is at work on the deployment: 90, 10m.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Changes:
     """For commands that read profiles: changes for this one run."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import TARGET_HELP, Changes, LockWait, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -22,7 +22,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Progress):
+class Options(Changes, LockWait, Progress):
     """Arguments and options of ``restart``."""
 
     target: Annotated[
@@ -57,10 +57,12 @@ def restart(desk: Desk, options: Options) -> None:
     """
     from sgdeploy.cli.run import run
     from sgdeploy.cli.targets import resolve
+    from sgdeploy.cli.work import Wanted
     from sgdeploy.cli.work import restart as restart_case
 
     console = desk.open(options)
     target = resolve(desk, options.target, options)
     console.problems(target.warnings)
+    wanted = Wanted(options.timeout, lock_wait=options.lock_wait or 0.0)
     with console.watching(target.plan):
-        run(desk, console, restart_case(desk, console, target.plan, tuple(options.only), options.timeout))
+        run(desk, console, restart_case(desk, console, target.plan, tuple(options.only), wanted))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import TARGET_HELP, Changes, LockWait, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -22,7 +22,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Progress):
+class Options(Changes, LockWait, Progress):
     """Arguments and options of ``rollback``."""
 
     target: Annotated[
@@ -66,6 +66,8 @@ def rollback(desk: Desk, options: Options) -> None:
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
     console.problems(target.warnings)
-    wanted = Wanted(options.timeout, dry_run=options.dry_run, yes=options.yes, verb="rollback")
+    wanted = Wanted(
+        options.timeout, dry_run=options.dry_run, yes=options.yes, verb="rollback", lock_wait=options.lock_wait or 0.0
+    )
     with console.watching(target.plan):
         run(desk, console, roll_back(desk, console, target, options.to, wanted))

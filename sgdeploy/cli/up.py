@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, Progress, seconds
+from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, LockWait, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -25,7 +25,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Progress):
+class Options(Changes, LockWait, Progress):
     """Arguments and options of ``up``."""
 
     target: Annotated[
@@ -88,6 +88,7 @@ def up(desk: Desk, options: Options) -> None:
         keep=options.keep,
         only=tuple(options.only or ()),
         yes=options.yes,
+        lock_wait=options.lock_wait or 0.0,
     )
     with console.watching(target.plan):
         run(desk, console, bring_up(desk, console, target, wanted))

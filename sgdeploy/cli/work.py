@@ -24,6 +24,7 @@ from sgdeploy.deploy import wait as wait_case
 from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
 from sgdeploy.deploy.history import short
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
+from sgdeploy.deploy.whereabouts import machine, start_of
 from sgdeploy.errors import SgdeployError, StateError
 from sgdeploy.remote.connect import connector
 from sgdeploy.remote.waits import together
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sgdeploy.console.console import Console
     from sgdeploy.deploy.diagnose import Diagnosed
     from sgdeploy.deploy.hostlogs import LogsOptions
+    from sgdeploy.deploy.locking import LockState
     from sgdeploy.deploy.past import Past
     from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan, PlanHost
@@ -53,6 +55,7 @@ class Wanted:
     only: tuple[str, ...] = ()
     yes: bool = False
     verb: str = "up"
+    lock_wait: float = 0.0
 
 
 async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted) -> None:
@@ -80,6 +83,7 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         remember=remember,
         yes=wanted.yes,
         verb=wanted.verb,
+        lock_wait=wanted.lock_wait,
         confirm=desk.ask if desk.can_ask else None,
         also=await hosts_of_before(desk, console, target.plan),
     )
@@ -111,14 +115,15 @@ async def wait_for(desk: Desk, console: Console, plan: Plan, timeout: float | No
     await wait_case.wait(plan, connector(), console.tell, options)
 
 
-async def restart(desk: Desk, console: Console, plan: Plan, only: tuple[str, ...], timeout: float | None) -> None:
+async def restart(desk: Desk, console: Console, plan: Plan, only: tuple[str, ...], wanted: Wanted) -> None:
     """Run ``up`` for a part of the plan that runs, and start that part anew.
 
     Raises:
         SgdeployError: as ``up`` does.
     """
-    asked = UpOptions(owner(desk), timeout=timeout, only=only, secrets=desk.secrets_of(plan), yes=True)
-    await up_case.up(plan, connector(), console.tell, replace(asked, anew=only, recorded=True, verb="restart"))
+    asked = UpOptions(owner(desk), timeout=wanted.timeout, only=only, secrets=desk.secrets_of(plan), yes=True)
+    asked = replace(asked, anew=only, recorded=True, verb="restart", lock_wait=wanted.lock_wait)
+    await up_case.up(plan, connector(), console.tell, asked)
 
 
 async def watch_over(desk: Desk, console: Console, plan: Plan) -> None:
@@ -238,6 +243,28 @@ async def show_logs(desk: Desk, console: Console, plan: Plan, options: LogsOptio
     await logs_case.logs(plan, connector(), console.log_lines(plan.processes), console.warn, options)
 
 
+async def state_of_lock(plan: Plan) -> LockState:
+    """Run ``lock status``.
+
+    Raises:
+        SgdeployError: as ``lock_state`` does.
+    """
+    from sgdeploy.deploy.locking import lock_state
+
+    return await lock_state(plan, connector())
+
+
+async def take_lock(desk: Desk, plan: Plan, *, force: bool) -> LockState:
+    """Run ``lock release``.
+
+    Raises:
+        SgdeployError: as ``release_lock`` does.
+    """
+    from sgdeploy.deploy.locking import release_lock
+
+    return await release_lock(plan, connector(), owner(desk), force=force)
+
+
 async def ask(desk: Desk, plan: Plan, *, advise: bool = False) -> DeploymentStatus:
     """Run ``status``, with advice on the settings where that is wanted.
 
@@ -278,4 +305,5 @@ def owner(desk: Desk) -> Owner:
     except (KeyError, OSError):  # a container may run under a number without a name
         user = str(os.getuid())
     words = redact_words(desk.argv, desk.environ, desk.secret_names)
-    return Owner(user, socket.gethostname(), os.getpid(), shlex.join(["sgdeploy", *words]))
+    command = shlex.join(["sgdeploy", *words])
+    return Owner(user, socket.gethostname(), os.getpid(), command, machine(), start_of(os.getpid()))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from sgdeploy.deploy.events import DeploymentStatus
     from sgdeploy.deploy.hostlogs import Show
+    from sgdeploy.deploy.locking import LockState
     from sgdeploy.diagnose.model import Diagnosis
     from sgdeploy.plan.model import Plan, Process
     from sgdeploy.plan.part import Part
@@ -282,6 +283,11 @@ class Console:
         """Give what writes lines of logs of these processes, as fast as they are read; see ``LogPrinter``."""
         printer = LogPrinter(self._sink, processes, color=self._out.is_terminal and not self._out.no_color)
         return printer.objects if self.mode == "json" else printer.text
+
+    def lock(self, state: LockState) -> None:
+        """Write how a lock stands."""
+        held = f"held on {state.host} by {state.holder}" if state.owner is not None else f"free (host {state.host})"
+        self.line(f"{state.name}: {held}; {state.verdict}", **state.to_json())
 
     def line(self, text: str, **fields: Any) -> None:
         """Write one line of data; in JSON mode its fields instead."""

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 from sgdeploy.deploy.events import HostState, Note, Replanned, Tell
 from sgdeploy.deploy.fleet import Fleet, open_fleet
-from sgdeploy.deploy.lock import lock_leads
+from sgdeploy.deploy.lock import Patience, lock_leads, wait_until_free
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.records import Records, follow_records, read_records
 from sgdeploy.deploy.task import Task, make_task
@@ -65,6 +65,8 @@ class Approach:
             RemoteError, UnrecordedError, StateError, UsageError: as ``make_task``.
             NotRunningError: the command is about what runs, and nothing does.
         """
+        if not self._options.dry_run:
+            await wait_until_free(self.fleet, self.plan.lead_host, Patience(self._options.lock_wait, self._tell))
         await self.fleet.compare_clocks()
         records = await follow_records(self.fleet, self._open)
         if self._options.recorded:

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.lock import lock_leads
+from sgdeploy.deploy.lock import Patience, lock_leads
 from sgdeploy.deploy.options import DownOptions
 from sgdeploy.deploy.parts import Part, tidy_parts
 from sgdeploy.deploy.records import follow_records
@@ -67,6 +67,7 @@ class _Run:
         self._options = options
         self._faults: dict[str, HostFault] = {}
         self._stopped = Stopped()
+        self._patience = Patience(options.lock_wait, tell)
         self.fleet = Fleet({})
 
     async def connect(self) -> None:
@@ -89,10 +90,10 @@ class _Run:
         The locks are held until the stack ends: first that of the plan at hand, then, once they are known, those of
         the plans that run.
         """
-        missing = await lock_leads(stack, self.fleet, [self._plan], self._options.owner)
+        missing = await lock_leads(stack, self.fleet, [self._plan], self._options.owner, self._patience)
         records = await follow_records(self.fleet, self._open)
         others = [plan for plan in records.plans if plan.lead_host.host != self._plan.lead_host.host]
-        missing |= await lock_leads(stack, self.fleet, others, self._options.owner)
+        missing |= await lock_leads(stack, self.fleet, others, self._options.owner, self._patience)
         if missing:
             self._tell(Note("the lock is not held: its host cannot be reached", "warning", tuple(sorted(missing))))
         for fault in records.faults:

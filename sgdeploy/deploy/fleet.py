@@ -34,12 +34,19 @@ class Answers:
 
 
 class Fleet:
-    """Sessions by host name. A host that is lost stays in the fleet; every later question to it is a refusal."""
+    """Sessions by host name. A host that is lost stays in the fleet; every later question to it is a refusal.
+
+    Attributes:
+        sessions: by host name.
+        clock_offsets: by how many seconds each host's clock is ahead of ours, once compared.
+        taken: by whom the lock of this command was taken, "" while that has not happened; then nothing is to be done.
+    """
 
     def __init__(self, sessions: Mapping[str, NodeSession]) -> None:
         """Take the sessions that could be opened."""
         self.sessions = dict(sessions)
         self.clock_offsets: dict[str, float] = {}
+        self.taken = ""
 
     async def ask(
         self,

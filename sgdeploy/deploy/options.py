@@ -18,12 +18,16 @@ class Owner:
         host: host name of the controller.
         pid: process id on the controller.
         command: the command as typed (no secrets are ever typed).
+        machine: which machine, since which boot, in which name space of pids; "" where that is not known.
+        start: when the process was started there, in clock ticks since the boot.
     """
 
     user: str
     host: str
     pid: int
     command: str
+    machine: str = ""
+    start: int | None = None
 
     def __str__(self) -> str:
         """Give ``user@host (pid 123)``."""
@@ -59,6 +63,7 @@ class UpOptions:
         anew: selectors of what restarts whatever it does, empty for everything; None for nothing.
         recorded: the plan is the one on record; the one at hand only says where to look.
         verb: the command, for the history.
+        lock_wait: seconds to wait for another command that works on the deployment.
     """
 
     owner: Owner
@@ -75,6 +80,7 @@ class UpOptions:
     anew: tuple[str, ...] | None = None
     recorded: bool = False
     verb: str = "up"
+    lock_wait: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class DownOptions:
         now: kill at once, no drain.
         only: selectors of what to stop; empty for everything.
         keep_records: leave records on the hosts even after the proof (for a look afterwards).
+        lock_wait: seconds to wait for another command that works on the deployment.
     """
 
     owner: Owner
@@ -94,3 +101,4 @@ class DownOptions:
     now: bool = False
     keep_records: bool = False
     only: tuple[str, ...] = ()
+    lock_wait: float = 0.0

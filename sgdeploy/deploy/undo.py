@@ -49,10 +49,16 @@ class Undo:
 
     async def run(self, units: Collection[str]) -> bool:
         """Stop and put away what belongs to some units; tells what is left, and whether nothing is."""
+        if self.fleet.taken:  # Somebody else decides now what becomes of it.
+            self.tell(Note("what was started is left as it is: the lock is no longer ours", "warning"))
+            return False
         records = await read_records(self.fleet)
         away = [name for name, refusal in records.refusals.items() if isinstance(refusal, LostHostError)]
         refused = [fault for fault in records.faults if fault.host not in away]
-        here, again = await together(self._stop(self.fleet, records.hosts, units), self._return_to(away, units))
+        present = records.hosts
+        if self.task.plan.lead_host.host in away:  # Without its lock, somebody else may have been here since.
+            present = {name: there for name, there in present.items() if self._is_ours(there)}
+        here, again = await together(self._stop(self.fleet, present, units), self._return_to(away, units))
         faults = [*refused, *here.faults, *again.faults]
         hint = f"sgdeploy down {self.task.plan.name}"
         for fault in faults:

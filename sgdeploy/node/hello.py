@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 HELLO = "SGDEPLOY-NODE "
+SILENCE = 60.0
+"""Seconds without any request after which the helper ends by itself (the controller pings every 15 s)."""
 
 
 def greet() -> float:

@@ -13,6 +13,7 @@ from functools import partial
 
 from .errors import OpError, os_fault
 from .files import CHUNK, make_folder, slurp
+from .processes import read_stat
 from .threads import wait_until
 
 TYPE_CHECKING = False
@@ -30,10 +31,15 @@ class Locks:
     RETRY = 0.5
     """Seconds of trying again: somebody who only asks who holds the lock takes it for an instant."""
 
+    GOODBYE = 1.0
+    """Seconds in which our controller can hear that a lock was taken."""
+
     def __init__(self) -> None:
         """Hold none."""
         self._held: dict[Path, tuple[int, list[Path]]] = {}
         self._guard = threading.Lock()
+        self._taken = threading.Event()
+        self._touched = 0.0
 
     def lock(self, call: Call) -> Json:
         """Take the lock of a run folder, and then write into it who holds it."""
@@ -44,8 +50,42 @@ class Locks:
             made: set[Path] = set()
             descriptor = self._take(path, made)
             self._held[path] = (descriptor, sorted(made, reverse=True))
-            write_owner(descriptor, {**call["owner"], HELPER: os.getpid()})
+            own = read_stat(os.getpid())
+            helper = {HELPER: os.getpid(), START: own.start if own is not None else None}
+            write_owner(descriptor, {**call["owner"], **helper})
         return {}
+
+    def hold(self, call: Call) -> Json:
+        """Watch over the lock until cancelled.
+
+        Raises:
+            OpError: ``lock-taken`` once somebody else takes it; says who.
+        """
+        while not call.cancelled.wait(0.1):
+            if self._taken.is_set():
+                from .lock_release import taken_by
+
+                raise OpError("lock-taken", "taken by " + taken_by(call.folder.path / "lock"))
+        return {}
+
+    def take_away(self, *_: object) -> None:
+        """Hear, as a signal, that our locks are being taken: say so to our controller, then end."""
+        self._taken.set()
+        threading.Thread(target=self._end_taken, daemon=True).start()
+
+    def _end_taken(self) -> None:
+        time.sleep(self.GOODBYE)
+        os.write(2, b"its lock was released by somebody else\n")
+        os._exit(1)
+
+    def heard(self) -> None:
+        """Note that our controller lives, for whoever finds the lock: by the time of its file."""
+        if time.monotonic() - self._touched >= 1.0:
+            self._touched = time.monotonic()
+            with self._guard:
+                for descriptor, _ in self._held.values():
+                    with contextlib.suppress(OSError):
+                        os.utime(descriptor)
 
     def _take(self, path: Path, made: set[Path]) -> int:
         """Open and lock the file. One that its last holder has just put away, with its folder, is made anew."""
@@ -109,6 +149,8 @@ class Locks:
 
 HELPER = "helper"
 """In a lock file: the pid of the node helper that holds it, beside what its controller says of itself."""
+START = "helper_start"
+"""When it was started: both together are one process."""
 OWNER_SPACE = 1024
 """Bytes that a lock file keeps, so that its next owner can write itself down on a full disk too."""
 
@@ -141,7 +183,7 @@ def write_owner(descriptor: int, owner: Json) -> None:
 
 def locked_by(path: Path) -> OpError:
     """Say who holds a lock."""
-    owner, helper = read_owner(path)
+    owner, helper, _ = read_owner(path)
     who = "{}@{} (pid {})".format(*(owner.get(key, "?") for key in ("user", "host", "pid")))
     hint = "wait until that command has ended"
     return OpError("locked", f"locked by {who}", hint, owner=owner, helper=helper)
@@ -156,11 +198,11 @@ def take(descriptor: int, kind: int) -> bool:
     return True
 
 
-def read_owner(path: Path) -> tuple[Json, int | None]:
-    """Read who wrote itself into a lock file, and which node helper holds it for them."""
+def read_owner(path: Path) -> tuple[Json, int | None, int | None]:
+    """Read who wrote itself into a lock file, and which node helper holds it for them: pid and start."""
     try:
         owner = json.loads(slurp(str(path), CHUNK) or b"")
     except ValueError:
         owner = {}
     owner = owner if isinstance(owner, dict) else {}
-    return owner, owner.pop(HELPER, None)
+    return owner, owner.pop(HELPER, None), owner.pop(START, None)

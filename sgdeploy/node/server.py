@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -15,8 +16,9 @@ from .completions import op_complete
 from .errors import OpError, Outcome
 from .files import MIB
 from .gather import op_gather
-from .hello import since_boot
+from .hello import SILENCE, since_boot
 from .http_client import op_http
+from .lock_release import TAKE, op_lock_release, op_lock_state
 from .locks import Locks
 from .logs import op_logs
 from .ports import op_ports
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from .errors import Json
 
 
-SILENCE = 60.0
-"""Seconds without any request after which the helper ends by itself (the controller pings every 15 s)."""
 FROZEN = 30.0
 """Seconds of standing still (stopped, a suspended machine) after which its controller has given the helper up: it ends
 then, and does nothing of what has been waiting for it."""
@@ -64,6 +64,9 @@ class Server:
             "lock": self._locks.lock,
             "unlock": self._locks.unlock,
             "lock_owner": self._locks.owner,
+            "lock_hold": self._locks.hold,
+            "lock_state": op_lock_state,
+            "lock_release": op_lock_release,
             "prepare": self._alone(op_prepare),
             "records": op_records,
             "start": self._alone(lambda call: Start(call, self._parcel).run()),
@@ -81,11 +84,13 @@ class Server:
 
     def run(self) -> None:
         """Serve until stdin ends; a controller that is silent for too long counts as gone."""
+        signal.signal(TAKE, self._locks.take_away)
         threading.Thread(target=self._end_when_silent, daemon=True).start()
         while True:
             line = sys.stdin.buffer.readline(REQUEST_LIMIT)
             self._end_if_frozen()
             self._heard = time.monotonic()
+            self._locks.heard()
             if not line.endswith(b"\n"):
                 break
             outcome = Outcome()

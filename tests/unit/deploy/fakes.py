@@ -108,6 +108,7 @@ class FakeNode:
     on_call: Callable[[str], None] = lambda _op: None
     on_start: Callable[[], None] = lambda: None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    robbed: asyncio.Event = field(default_factory=asyncio.Event)
     watched: asyncio.Event = field(default_factory=asyncio.Event)
     hello: Json = field(default_factory=lambda: {"time": 1000.0, "python": "3.11.7"})
 
@@ -120,6 +121,8 @@ class FakeNode:
         assert limit > 0
         await asyncio.sleep(0)
         arguments = dict(args or {})
+        if op == "lock_hold":
+            return await self._hold_lock()
         self.calls.append((op, arguments))
         self.on_call(op)
         self._refuse(op)
@@ -177,6 +180,10 @@ class FakeNode:
 
     def _ping(self, _arguments: Json) -> Json:
         return {"time": time.time() + self.clock_ahead}
+
+    async def _hold_lock(self) -> Json:
+        await self.robbed.wait()
+        raise NodeError(self.host.host, "lock-taken", "taken by ann", {})
 
     def _lock(self, arguments: Json) -> Json:
         if self.locked_by is not None:
