@@ -164,6 +164,8 @@ def how_to_load(options: Options, done: Done, request: Request) -> list[str]:
         for folder in done.folders
         if folder != DRAFT
     ]
+    if request.wish.sizes.pp > 1:
+        lines.append(f"in a profile, for every stage its own: model.path: {options.out}/pp{{stage}}")
     if DRAFT in done.folders:
         lines.append(f"the draft model: --speculative-draft-model-path {options.out}/{DRAFT}")
     return lines

@@ -77,6 +77,7 @@ def test_it_says_how_to_load_the_result(pristine: Path, tmp_path: Path, call: Ca
     words = ("--model", pristine, "--tp", 2, "--ep", 2, "--pp", 2, "--mtp", "drop")
     stages = call(*words, "--out", tmp_path / "pp")
     assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1)\n" in stages.err
+    assert f"in a profile, for every stage its own: model.path: {tmp_path}/pp/pp{{stage}}\n" in stages.err
     nodes = call(*words, "--out", tmp_path / "pp", "--nnodes", 4)
     assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1: node ranks 2-3)\n" in nodes.err
 
