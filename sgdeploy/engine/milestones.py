@@ -35,22 +35,40 @@ class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Milestone(_Data):
+class _Line(_Data):
     """One log line worth knowing.
 
     Attributes:
         name: stable short name (``weights-begin``).
         pattern: regular expression, searched within one line.
-        phase: words for people, shown until the next milestone.
-        state: what a process that has come this far, and no further, is doing.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     pattern: Pattern
+
+    _compiles = field_validator("pattern")(_check_pattern)
+
+
+class Milestone(_Line):
+    """A line that shows how far a process has come.
+
+    Attributes:
+        phase: words for people, shown until the next milestone.
+        state: what a process that has come this far, and no further, is doing.
+    """
+
     phase: str
     state: MilestoneState
 
-    _compiles = field_validator("pattern")(_check_pattern)
+
+class Failure(_Line):
+    """A line by which a process that lives says that it will not serve, whatever it prints afterwards.
+
+    Attributes:
+        reason: a sentence for people: what failed, and what to do next.
+    """
+
+    reason: str
 
 
 class MilestoneSet(_Data):
@@ -62,6 +80,7 @@ class MilestoneSet(_Data):
         milestones: all of them.
         noise: patterns of lines that show no progress (answers to probes, attempts that failed again).
         symptoms: patterns of lines by which a process says that it lost another one.
+        failures: lines after which its ready line is worth nothing.
     """
 
     loaded: str
@@ -69,18 +88,23 @@ class MilestoneSet(_Data):
     milestones: Annotated[tuple[Milestone, ...], Field(min_length=1)]
     noise: tuple[Pattern, ...] = ()
     symptoms: tuple[Pattern, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     _compiles = field_validator("noise", "symptoms")(lambda patterns: tuple(_check_pattern(p) for p in patterns))
 
     @model_validator(mode="after")
     def _names_fit(self) -> MilestoneSet:
-        names = [milestone.name for milestone in self.milestones]
+        names = [each.name for each in self._lines]
         if len(set(names)) != len(names):
             raise ValueError("two milestones of a set share a name")
         for name in (self.loaded, self.ready):
-            if name is not None and name not in names:
+            if name is not None and name not in self._order:
                 raise ValueError(f"{name} is not a milestone of the set")
         return self
+
+    @property
+    def _lines(self) -> tuple[_Line, ...]:
+        return (*self.milestones, *self.failures)
 
     @cached_property
     def _order(self) -> dict[str, int]:
@@ -92,7 +116,7 @@ class MilestoneSet(_Data):
 
     def wire(self) -> list[list[str]]:
         """Give ``[[name, pattern], …]`` as the node operation ``watch`` takes it, the symptoms as one."""
-        rows = [[milestone.name, milestone.pattern] for milestone in self.milestones]
+        rows = [[each.name, each.pattern] for each in self._lines]
         # The node searches for each row until it is found once; flags stand at the start of a pattern, so each is
         # wrapped into a group of its own.
         symptoms = "|".join(f"(?i:{pattern.replace('(?i)', '')})" for pattern in self.symptoms)
@@ -111,6 +135,10 @@ class MilestoneSet(_Data):
     def ready_line(self, reached: Collection[str]) -> bool:
         """Tell whether the ready line was seen; true where the set has none."""
         return self.ready is None or self.ready in reached
+
+    def failed(self, reached: Collection[str]) -> str:
+        """Say why it will not serve, "" where its log says nothing of the kind."""
+        return next((each.reason for each in self.failures if each.name in reached), "")
 
     def is_noise(self, line: str) -> bool:
         """Tell whether a log line shows no progress."""

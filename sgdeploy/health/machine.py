@@ -10,6 +10,8 @@ Ready means, all at once:
 One of whose processes some are stopped by a signal (SIGSTOP) is failed after a moment, whatever it said before: the
 others wait for it, a follower for ever, and nobody else tells (engine 0.5.23). Let go on, it is judged anew.
 
+One that serves and that says in its log that its warm-up failed, or whose health path asks for a key, fails at once.
+
 Dead is final. Lost is not: a host that answers again is judged by what it says then.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 from sgdeploy.engine.milestones import SYMPTOM, MilestoneSet
 from sgdeploy.health.states import HttpAnswer, Observation, State, Transition
@@ -32,6 +35,17 @@ The engine itself takes 20 s to answer 503 when it hangs (its SGLANG_HEALTH_CHEC
 
 FROZEN_AFTER = 3.0
 """Seconds that a process may be stopped before it counts as failed: whoever looks at it lets it go on sooner."""
+
+HUNG = "hung"
+"""Phase of one that lives, was ready, and neither answers nor writes."""
+
+KEY_WANTED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+"""No waiting turns such an answer of a health path into a 200."""
+
+ASKS_FOR_A_KEY = (
+    "it asks for an API key, and health checks send none; leave this path open in the engine or in what stands before "
+    "it (a proxy, a plug-in), as the engine does by itself also with `api-key`"
+)
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"^\[[^\]]*\d\d:\d\d[^\]]*\]\s*|^\S*\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\s*")
@@ -87,7 +101,10 @@ class ProcessHealth:
         died_at: when it ended or was lost, in the caller's clock.
         tail: its last log lines, once it is dead.
         dead: whether it has ended for good.
-        pids: how many of its descendants live.
+        pids: how many of its processes live: itself and its descendants.
+        unit: its instance.
+        most_pids: the most that lived at once while it was ready.
+        fewer_since: when there were fewer than that for the first time, None while all live.
         frozen: pid and name of those that a signal has stopped.
         frozen_since: since when there are such, None while all run.
     """
@@ -97,6 +114,7 @@ class ProcessHealth:
     check: Health
     milestones: MilestoneSet | None
     log: str = ""
+    unit: str = ""
     state: State = "planned"
     phase: str = "not started"
     reason: str = ""
@@ -113,11 +131,28 @@ class ProcessHealth:
     pids: int = 0
     frozen: tuple[str, ...] = ()
     frozen_since: float | None = None
+    most_pids: int = 0
+    fewer_since: float | None = None
 
     @property
     def decided(self) -> bool:
         """Whether it is ready or will not be, as far as can be told now."""
         return self.state == "failed" or (self.state not in UNDER_WAY and self.frozen_since is None)
+
+    @property
+    def suffers(self) -> bool:
+        """Whether it failed in a way in which the end of another process of its instance shows."""
+        return self.state == "failed" and (self.lost_a_peer or self.phase == HUNG)
+
+    def hollow(self) -> ProcessHealth | None:
+        """Give it as failed where it only loads, lives, and some of its processes have ended since it was ready.
+
+        That alone is no fault, since helpers come and go; it is where its instance suffers from the end of another one.
+        """
+        if self.state != "ready" or self.check.http is not None or self.fewer_since is None:
+            return None
+        reason = f"its main process lives, but {self.most_pids - self.pids} of its {self.most_pids} processes ended"
+        return replace(self, state="failed", phase="hollow", reason=reason, died_at=self.fewer_since)
 
     @property
     def lost_a_peer(self) -> bool:
@@ -156,12 +191,12 @@ class ProcessHealth:
             log_bytes=seen.log_bytes,
             line=seen.line or self.line,
             http=seen.http or self.http,
-            pids=seen.pids,
+            pids=seen.pids or self.pids,
             frozen=seen.stopped,
             frozen_since=(self.frozen_since or now) if seen.stopped and seen.alive else None,
             progress_at=now if progress or self.progress_at is None else self.progress_at,
         )
-        after = _living(known, now) if seen.alive else _ended(known, seen, now)
+        after = _counted(_living(known, now), now) if seen.alive else _ended(known, seen, now)
         return self._to(after, now, progress=progress)
 
     def tick(self, now: float) -> Change:
@@ -196,6 +231,13 @@ def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
     return replace(it, state="failed", phase=_phase(it), reason=reason, died_at=died_at, tail=seen.tail, dead=True)
 
 
+def _counted(it: ProcessHealth, now: float) -> ProcessHealth:
+    """Keep how many processes it had when all was well, and since when there are fewer."""
+    if it.state != "ready" or it.pids >= it.most_pids:
+        return replace(it, most_pids=it.pids if it.state == "ready" else 0, fewer_since=None)
+    return it if it.fewer_since is not None else replace(it, fewer_since=now)
+
+
 def _living(it: ProcessHealth, now: float) -> ProcessHealth:
     if it.frozen_since is not None and now - it.frozen_since >= FROZEN_AFTER:
         names = ", ".join(f"pid {one}" for one in it.frozen)
@@ -203,11 +245,25 @@ def _living(it: ProcessHealth, now: float) -> ProcessHealth:
         died_at = it.frozen_since if it.died_at is None else it.died_at
         return replace(it, state="failed", phase="stopped by a signal", reason=reason, died_at=died_at)
     well = it.check.http is None or (it.http is not None and it.http.well)
+    if broken := _broken(it):
+        died_at = now if it.died_at is None else it.died_at
+        return replace(it, state="failed", phase=_phase(it), reason=broken, missing_since=None, died_at=died_at)
     if it.state == "ready" or it.missing_since is not None:
         return _ready(it) if well else _silent(it, now)
     if well and _log_says_ready(it):
         return _ready(it)
     return replace(it, state=_state(it), phase=_phase(it), reason="", died_at=None)
+
+
+def _broken(it: ProcessHealth) -> str:
+    """Say what will not mend by waiting, "" where nothing of the kind is known."""
+    if it.milestones is not None and (reason := it.milestones.failed(it.reached)):
+        return reason
+    # Before it has loaded, whoever answers on its port is somebody else.
+    loaded = it.milestones is None or it.milestones.load_passed(it.reached)
+    if loaded and it.check.http is not None and it.http is not None and it.http.code in KEY_WANTED:
+        return f"{it.check.http} says {it.http.text()}: {ASKS_FOR_A_KEY}"
+    return ""
 
 
 def _ready(it: ProcessHealth) -> ProcessHealth:
@@ -223,7 +279,7 @@ def _silent(it: ProcessHealth, now: float) -> ProcessHealth:
         return replace(it, state="ready", phase=f"busy ({answer})", missing_since=since, reason="", died_at=None)
     reason = f"alive but hung: {answer}, for {now - since:.0f} s, and no log line for {quiet:.0f} s"
     died_at = now if it.died_at is None else it.died_at
-    return replace(it, state="failed", phase="hung", reason=reason, missing_since=since, died_at=died_at)
+    return replace(it, state="failed", phase=HUNG, reason=reason, missing_since=since, died_at=died_at)
 
 
 def _log_says_ready(it: ProcessHealth) -> bool:

@@ -310,7 +310,7 @@ def ready(process: Process) -> Json:
     from sgdeploy.engine.milestones import milestone_sets
 
     assert process.health.milestones is not None
-    names = [name for name, _ in milestone_sets()[process.health.milestones].wire()]
+    names = [each.name for each in milestone_sets()[process.health.milestones].milestones]
     http = {"code": 200} if process.health.http else None
     return {
         "process": process.id,
