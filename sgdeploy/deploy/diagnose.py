@@ -41,7 +41,8 @@ PATIENCE_ON_FAILURE = 8.0
 LIMIT = 20.0
 """Seconds that reading the logs may take when a command that failed asks for it."""
 
-_LATE = "lags-behind"
+_LATE = {"lags-behind", "fell-silent", "all-wait"}
+"""What may just need its time, and explains a wait that was too long."""
 
 MOST = 3
 """So many causes go into an error."""
@@ -95,7 +96,7 @@ async def explain(error: Exception, fleet: Fleet, plan: Plan) -> None:
         diagnosis = await asyncio.wait_for(looking, LIMIT)
     except (asyncio.TimeoutError, NodeError, LostHostError):
         return
-    late = tuple(_cause(each) for each in diagnosis.notes if each.rule == _LATE)
+    late = tuple(_cause(each) for each in diagnosis.notes if each.rule in _LATE)
     error.causes = causes_of(diagnosis) or (late if isinstance(error, WaitTimeoutError) else ())
     if isinstance(error, StartupError):
         by_process = {cause.process: cause for cause in error.causes}
@@ -133,13 +134,16 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records, patience: float
     rules = diagnosis_rules()
     matcher = Matcher(rules)
     readings: list[Reading] = []
+    if not fleet.clock_offsets:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(fleet.compare_clocks(), patience)
 
     async def of_host(host: str) -> None:
         session = fleet.sessions[host]
         recorded = {each.id: each for each in records.hosts[host].processes} if host in records.hosts else {}
         for process in plan.on_host(host):
             try:
-                log = await process_log(session, process, recorded.get(process.id))
+                log = await process_log(session, process, recorded.get(process.id), fleet.clock_offsets.get(host, 0.0))
             except (NodeError, LostHostError):
                 return
             if log is not None:
@@ -159,8 +163,17 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records, patience: float
     return await confirmed(fleet, diagnosis)
 
 
-async def process_log(session: NodeSession, process: Process, record: RecordedProcess | None) -> ProcessLog | None:
-    """Read the begin and the end of one log; None where there is none."""
+async def process_log(
+    session: NodeSession, process: Process, record: RecordedProcess | None, ahead: float = 0.0
+) -> ProcessLog | None:
+    """Read the begin and the end of one log; None where there is none.
+
+    Args:
+        session: of its host.
+        process: as planned.
+        record: as started, None where it was taken down.
+        ahead: seconds by which the clock of its host is ahead of ours.
+    """
     where = {"run_dir": session.host.run_dir, "ids": [process.id] if record else None}
     offset = record.offset if record else 0
     name = process.id if record else PurePosixPath(process.log).stem
@@ -182,4 +195,5 @@ async def process_log(session: NodeSession, process: Process, record: RecordedPr
         alive=record.alive if record else None,
         exit=Exit(record.exit.get("code"), record.exit.get("signal")) if record and record.exit else None,
         listens={name: port for name, port in process.listens.items() if port is not None},
+        ahead=ahead,
     )

@@ -26,6 +26,7 @@ class ProcessLog:
         alive: whether it lives, None where unknown.
         exit: how it ended, None while it lives or where unknown.
         listens: port by name (``http``, ``rendezvous``), as planned.
+        ahead: seconds by which the clock of its host is ahead of ours, so that times of several hosts compare.
     """
 
     process: str
@@ -37,6 +38,7 @@ class ProcessLog:
     alive: bool | None = None
     exit: Exit | None = None
     listens: Mapping[str, int] = field(default_factory=dict)
+    ahead: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Finding:
         next: what to do.
         source: where the rule is known from.
         evidence: lines that show it, the telling one first.
-        at: seconds since the epoch by the log's own stamps, None where it has none.
+        at: seconds since the epoch by the log's own stamps, the host's clock put right as far as it is known; None without.
     """
 
     rule: str

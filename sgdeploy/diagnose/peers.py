@@ -17,6 +17,9 @@ from sgdeploy.health.states import Exit
 LATER = 2.0
 """Seconds by which the clocks of two hosts and the last line of a log may differ: before that, a log has stopped."""
 
+SILENT = 10.0
+"""Seconds by which a log must have stopped before all others of its instance that stand at the same place."""
+
 _POINTERS = {"peer-lost", "pd-peer-lost", "collective-watchdog", "weights-barrier", "hccl-peer", "peers-did-not-join"}
 _KILLED = 9
 _ASKED = (15, 2, 1)
@@ -121,7 +124,7 @@ def _unanswered(reading: Reading, silent: Sequence[Hit]) -> float:
     heartbeat = silent[-1].values.get("heartbeat", "").split(":")
     if len(heartbeat) == len(_UNITS):
         of_day = sum(int(part) * unit for part, unit in zip(heartbeat, _UNITS, strict=True))
-        since = (seconds_of_day(silent[-1].at) - of_day) % _DAY
+        since = (seconds_of_day(silent[-1].at + reading.log.ahead) - of_day) % _DAY
         begin = max(begin or 0.0, silent[-1].at - since)
     return 0.0 if begin is None else silent[-1].at - begin
 
@@ -156,7 +159,8 @@ def midway(groups: Sequence[Sequence[Reading]], told: Collection[str], rules: Ru
     """
     for group in groups:
         waiting = [each for each in group if _midway(each, told)]
-        behind = _behind(waiting) if len(waiting) == len(group) else None
+        whole = len(waiting) == len(group)
+        behind = _behind(waiting) if whole else None
         ranks = ", ".join(str(rank) for rank in missing_ranks(group))
         missing = f"; no log of node rank {ranks} is here" if ranks else ""
         for reading in waiting:
@@ -169,6 +173,24 @@ def midway(groups: Sequence[Sequence[Reading]], told: Collection[str], rules: Ru
             elif not reading.log.alive:
                 sentence = rules.sentence("stopped-midway")
                 yield reasoned(sentence, reading, shown, at, phase=_phase(reading), missing=missing)
+        if whole and behind is None and len(waiting) > 1 and all(each.log.alive for each in waiting):
+            yield replace(_for_each_other(waiting, rules), level="note")
+
+
+def _for_each_other(waiting: Sequence[Reading], rules: Rules) -> Finding:
+    """Say of processes that live and stand at the same place which one fell silent first, else that all wait."""
+    order = sorted(waiting, key=lambda each: each.last_at or 0.0)
+    first, second = order[0], order[1]
+    phase, count = _phase(first), str(len(waiting))
+    if first.last_at is not None and second.last_at is not None and second.last_at - first.last_at >= SILENT:
+        seconds = f"{second.last_at - first.last_at:.0f}"
+        shown = (last_line(first), last_line(order[-1]))
+        sentence, values = rules.sentence("fell-silent"), {"phase": phase, "count": count, "seconds": seconds}
+        return reasoned(sentence, first, shown, first.last_at, **values)
+    hits = (hit for each in waiting for hit in each.hits if hit.rule.id == "peers-did-not-join")
+    joined = next((f"; {hit.values['joined']} of {hit.values['expected']} have joined" for hit in hits), "")
+    shown = tuple(map(last_line, order[:3]))
+    return reasoned(rules.sentence("all-wait"), first, shown, first.last_at, phase=phase, count=count, joined=joined)
 
 
 def _midway(reading: Reading, told: Collection[str]) -> bool:

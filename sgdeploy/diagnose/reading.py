@@ -147,7 +147,7 @@ class _Reader:
             found.last = (number, text)
         seen = stamp(text, self._year)
         if seen:
-            found.last_at, self._tag = seen.at, seen.tag
+            found.last_at, self._tag = seen.at - found.log.ahead, seen.tag
             self._year = year_of(seen.at)
         if told := arguments(text):
             found.arguments.update(told)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sgdeploy.diagnose.judge import diagnose
@@ -246,6 +248,37 @@ def test_a_rank_that_is_known_to_live_may_need_its_time() -> None:
     found = diagnose([log("n0", *loaded(), told=L, alive=True), log("n1", *loaded()[:3], told=F, alive=True)])
     assert found.findings == ()
     assert [(each.process, each.rule) for each in found.notes] == [("n1", "lags-behind")]
+
+
+def test_who_fell_silent_first_among_those_that_wait_for_each_other_is_named() -> None:
+    begin = at(1, "Init parallel begin.")
+    retries = [begin, at(30, "NCCL INFO Bootstrap: still here")]
+    logs = [log("n0", begin, told=L, alive=True), log("n1", *retries, told=F, alive=True)]
+    found = diagnose(logs)
+    assert (found.findings, found.consequences) == ((), ())
+    assert [(each.process, each.rule) for each in found.notes] == [("n0", "fell-silent")]
+    assert "fell silent 29 s before the others" in found.notes[0].cause
+
+
+def test_where_all_wait_and_none_says_for_whom_that_is_said() -> None:
+    begin = at(1, "Init parallel begin.")
+    found = diagnose([log("n0", begin, told=L, alive=True), log("n1", begin, told=F, alive=True)])
+    assert [each.rule for each in found.notes] == ["all-wait"]
+    assert 'all 2 processes of the instance wait at "joining the other ranks"' in found.notes[0].cause
+
+
+def test_the_earliest_cause_is_found_by_clocks_that_were_put_right() -> None:
+    """The clock of the second host is an hour ahead: what it wrote at 11:00 came before 10:00:30 of the first."""
+    late = log("n0", at(30, "torch.OutOfMemoryError: CUDA out of memory.", "TP0"), told=L)
+    early = "[2026-01-01 11:00:20 TP1] safetensors_rust.SafetensorError: Error while deserializing header"
+    ahead = replace(log("n1", early, told=F), ahead=3600.0)
+    assert rules_of(diagnose([late, ahead])) == [("weights-damaged", "n1"), ("oom-device", "n0")]
+
+
+def test_a_health_check_is_timed_by_the_clock_of_its_host() -> None:
+    busy = [unanswered(seconds, 60) for seconds in (80, 101, 122, 143)]
+    hosts = [log("n0", *leader(*busy), told=L), log("n1", *follower(at(58, "x")), told=F)]
+    assert rules_of(diagnose(replace(each, ahead=1800.0) for each in hosts)) == [("stuck", "n1")]
 
 
 def test_a_rank_that_never_came_is_missed() -> None:
