@@ -64,7 +64,7 @@ class Finding:
         next: what to do.
         source: where the rule is known from.
         evidence: lines that show it, the telling one first.
-        at: seconds since the epoch by the log's own stamps, the host's clock put right as far as it is known; None without.
+        at: seconds since the epoch by the log's own stamps, less what its host's clock is ahead; None without a stamp.
     """
 
     rule: str

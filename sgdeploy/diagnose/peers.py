@@ -184,7 +184,7 @@ def _for_each_other(waiting: Sequence[Reading], rules: Rules) -> Finding:
     phase, count = _phase(first), str(len(waiting))
     if first.last_at is not None and second.last_at is not None and second.last_at - first.last_at >= SILENT:
         seconds = f"{second.last_at - first.last_at:.0f}"
-        shown = (last_line(first), last_line(order[-1]))
+        shown = tuple(map(last_line, (first, order[-1])))
         sentence, values = rules.sentence("fell-silent"), {"phase": phase, "count": count, "seconds": seconds}
         return reasoned(sentence, first, shown, first.last_at, **values)
     hits = (hit for each in waiting for hit in each.hits if hit.rule.id == "peers-did-not-join")
