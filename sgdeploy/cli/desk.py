@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sgdeploy.cli.options import Output
-    from sgdeploy.console.console import Console, Mode
+    from sgdeploy.console.console import Console
+    from sgdeploy.console.data import Mode
     from sgdeploy.plan.model import Plan
 
 

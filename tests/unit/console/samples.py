@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from sgdeploy.console.console import Console, Mode
+from sgdeploy.console.console import Console
+from sgdeploy.console.data import Mode
 from sgdeploy.plan.model import (
     FrontDoor,
     Hugepages,

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from sgdeploy.console.console import Console, Mode
+from sgdeploy.console.console import Console
+from sgdeploy.console.data import Mode
 from sgdeploy.deploy.hostlogs import LogLine
 from tests.unit.console.samples import plan, screen
 

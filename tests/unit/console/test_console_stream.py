@@ -8,7 +8,8 @@ import os
 
 import pytest
 
-from sgdeploy.console.console import Console, Mode
+from sgdeploy.console.console import Console
+from sgdeploy.console.data import Mode
 from sgdeploy.deploy.events import Step
 from sgdeploy.errors import SgdeployError
 from tests.unit.console.samples import plan
