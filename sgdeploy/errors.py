@@ -240,3 +240,7 @@ class CancelledRunError(SgdeployError):
     """Ctrl-C: the command stopped in an orderly way; the hint says what was left and how to go on."""
 
     exit_code = 130
+
+
+class GivenUpError(CancelledRunError):
+    """The command stood still (Ctrl-Z) until hosts took it for gone: nothing of what they run has failed."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.kit.matrix"]
 MARKER = "SGDEPLOY_TEST"
 SETTINGS = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "SSH_AUTH_SOCK", "NO_COLOR")
 GONE_LIMIT = 5.0

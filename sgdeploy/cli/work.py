@@ -21,7 +21,7 @@ from sgdeploy.deploy import status as status_case
 from sgdeploy.deploy import supervise as supervise_case
 from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy import wait as wait_case
-from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome
+from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome, Tell
 from sgdeploy.deploy.history import short
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.deploy.whereabouts import machine, start_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sgdeploy.deploy.past import Past
     from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan, PlanHost
+    from sgdeploy.remote.base import Connector
 
 READY, NOT_READY, DOWN = 0, 1, 9
 _CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
@@ -87,7 +88,16 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         confirm=desk.ask if desk.can_ask else None,
         also=await hosts_of_before(desk, console, target.plan),
     )
-    await up_case.up(target.plan, connector(), console.tell, options)
+    await up_case.up(target.plan, patient(console.tell), console.tell, options)
+
+
+def patient(tell: Tell) -> Connector:
+    """Make a connector that says which hosts it is waiting for."""
+
+    def slow(hosts: Sequence[str], seconds: float) -> None:
+        tell(Note(f"not open yet after {seconds:.0f} s", hosts=tuple(hosts)))
+
+    return connector(slow=slow)
 
 
 async def difference(desk: Desk, console: Console, plan: Plan) -> Replan:
@@ -211,9 +221,9 @@ async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptio
     before = started_elsewhere(desk, plan)
     if before is not None:
         console.tell(Note("the profile has changed since: also looking where it was started", "info"))
-        await down_case.down(before, connector(), tell, options)
+        await down_case.down(before, patient(tell), tell, options)
     if before is None or not elsewhere.covers(before, plan):
-        await down_case.down(plan, connector(), tell, options)
+        await down_case.down(plan, patient(tell), tell, options)
     console.tell(next((outcome for outcome in outcomes if outcome.outcome == "stopped"), outcomes[-1]))
     if not options.keep_records and not options.only:
         registry(desk).forget(plan.name)

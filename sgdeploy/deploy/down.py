@@ -21,7 +21,8 @@ from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.plan.selector import selected_units
-from sgdeploy.remote.base import Connector
+from sgdeploy.remote.base import Connector, LostHostError
+from sgdeploy.remote.waits import together
 from sgdeploy.words import plural
 
 STEPS = 3
@@ -43,6 +44,9 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
         await run.connect()
         async with AsyncExitStack() as stack:
             found_any = await run.take_down(stack)
+        if await run.lost_are_back():
+            async with AsyncExitStack() as stack:
+                found_any |= await run.take_down(stack)
         run.conclude()
         seconds = time.monotonic() - begin
         if found_any:
@@ -83,6 +87,28 @@ class _Run:
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))
         return [fault.host for fault in opened.faults]
+
+    async def lost_are_back(self) -> bool:
+        """Open hosts that were lost on the way once more; tell whether there is anything to go on with.
+
+        What could not be proven without them is then found out anew, from the records as they are now.
+        """
+        if self._stopped.proven and not self._faults:
+            return False
+        answers = await self.fleet.ask("ping", lambda _: {})
+        lost = [name for name, refusal in answers.refusals.items() if isinstance(refusal, LostHostError)]
+        before = dict(self._faults) | {fault.host: fault for fault in self._stopped.faults}
+        await together(*(self.fleet.sessions[name].close() for name in lost))
+        away = await self._open(tuple(self.fleet.sessions[name].host for name in lost))
+        back = tuple(name for name in lost if name not in away)
+        self._faults.update({name: before[name] for name in away if name in before})
+        if not back:
+            return False
+        self._tell(Note("opened once more, to go on", hosts=back))
+        self._stopped = Stopped()
+        for name in back:
+            self._faults.pop(name, None)
+        return True
 
     async def take_down(self, stack: AsyncExitStack) -> bool:
         """Stop every recorded plan on its own hosts, and tell whether anything was on record.

@@ -45,7 +45,8 @@ class Proof:
         door = self.plan.front_door
         key = None if door.api_key is None else self.secrets.get(door.api_key.variable)
         for router in self.routers:
-            await watch.guard(workers_counted(self.fleet, router, door, key, self.tell))
+            stall = self.plan.limits.stall
+            await watch.guard(workers_counted(self.fleet, router, door, key, self.tell, stall=stall))
 
     async def completions(self, watch: Watch) -> None:
         """Send what proves that it serves, and say what the router's buckets do with prompts.

@@ -50,7 +50,9 @@ def missing_workers(planned: Collection[Worker], answer: Mapping[str, object]) -
     return wrong
 
 
-async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_key: str | None, tell: Tell) -> None:
+async def workers_counted(
+    fleet: Fleet, router: Process, door: FrontDoor, api_key: str | None, tell: Tell, *, stall: float = LIMIT
+) -> None:
     """Wait until the router counts every planned worker as healthy; add those that it gave up; put buckets in order.
 
     Args:
@@ -59,11 +61,13 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
         door: whom it must know.
         api_key: the key that it asks for, or None.
         tell: hears of workers that are added or moved.
+        stall: seconds that the operator lets pass without progress; the router gets no longer, nor a minute.
 
     Raises:
         StartupError: it does not, within its limit; names each worker and what the router says of it.
     """
     ask = _Asker(fleet, router, api_key)
+    limit = min(LIMIT, max(stall, 1.2 * LATE))
     begin = time.monotonic()
     additions = _Additions(ask, router, tell)
     while True:
@@ -72,8 +76,8 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
         waited = time.monotonic() - begin
         if not wrong:
             break
-        if waited > LIMIT:
-            raise _not_counted(router, {**wrong, **additions.failures(wrong)}, said)
+        if waited > limit:
+            raise _not_counted(router, {**wrong, **additions.failures(wrong)}, said, waited)
         if waited > LATE:
             await additions.go_on([worker for worker, why in wrong.items() if why == UNKNOWN])
         await asyncio.sleep(PAUSE)
@@ -81,9 +85,9 @@ async def workers_counted(fleet: Fleet, router: Process, door: FrontDoor, api_ke
         await Buckets(ask, router, door, tell).arrange()
 
 
-def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str) -> StartupError:
+def _not_counted(router: Process, wrong: Mapping[Worker, str], said: str, waited: float) -> StartupError:
     what = "; ".join(f"{worker.role} {worker.url}: {why}" for worker, why in wrong.items())
-    reason = f"it does not count every worker as healthy after {LIMIT:.0f} s: {what}{said}"
+    reason = f"it does not count every worker as healthy after {waited:.0f} s: {what}{said}"
     return StartupError(
         "the router is up, but not all of its workers are",
         [ProcessFault(router.id, router.host, reason, log=router.log)],

@@ -26,7 +26,7 @@ from sgdeploy.deploy.swap import make_room
 from sgdeploy.deploy.task import Task, make_task
 from sgdeploy.deploy.undo import Undo
 from sgdeploy.deploy.watch import Watch, watching
-from sgdeploy.errors import CancelledRunError, SgdeployError, StartupError
+from sgdeploy.errors import CancelledRunError, GivenUpError, SgdeployError, StartupError
 from sgdeploy.plan.model import Plan
 from sgdeploy.plan.selector import selected_units
 from sgdeploy.remote.base import Connector
@@ -234,6 +234,9 @@ class _Attempt:
             said = await self._interrupted()
             await to_the_end(self._note(str(said)))
             raise said from cancelled
+        except GivenUpError as error:
+            error.hint = f"what was started keeps running; {self._go_on()}"
+            raise
         except Exception as error:
             if isinstance(error, StartupError) and self.blames_kept_router(error):
                 raise
@@ -253,7 +256,6 @@ class _Attempt:
 
     async def _interrupted(self) -> CancelledRunError:
         """Take back what is half-started, which can never become ready; what is started whole stays."""
-        name = self.plan.name
         half = self.stages.half_started or (() if self.stages.launched else self.task.units)
         clean = await to_the_end(self._undo().run(half)) if half else True
         if half and {*half} == self.task.units:
@@ -262,12 +264,13 @@ class _Attempt:
             )
             ended = ", and what had to end is stopped" if self.task.parts else ""
             return CancelledRunError(f"interrupted before {how}{ended}", hint=self._next_step(clean=clean))
-        left = self.stages.not_begun
+        return CancelledRunError("stopped waiting; what was started keeps running and is on record", hint=self._go_on())
+
+    def _go_on(self) -> str:
+        """Say how to go on with what was started."""
+        name, left = self.plan.name, self.stages.not_begun
         go_on = f"`sgdeploy up {name}` goes on with {name_list(left)}" if left else f"`sgdeploy wait {name}` waits on"
-        return CancelledRunError(
-            "stopped waiting; what was started keeps running and is on record",
-            hint=f"{go_on}, `sgdeploy status {name}` shows it, `sgdeploy down {name}` stops it",
-        )
+        return f"{go_on}, `sgdeploy status {name}` shows it, `sgdeploy down {name}` stops it"
 
     def _undo(self) -> Undo:
         launch_id = self._launch.id if self.stages.launched else ""

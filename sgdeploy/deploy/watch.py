@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
+from sgdeploy.deploy.clock import Clock
 from sgdeploy.deploy.events import Heartbeat, HostState, ProcessFailed, RankState, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.engine.milestones import milestone_sets
-from sgdeploy.errors import RemoteError, SgdeployError, StartupError, WaitTimeoutError
+from sgdeploy.errors import GivenUpError, RemoteError, SgdeployError, StartupError, WaitTimeoutError
 from sgdeploy.health.deployment import DeploymentHealth
 from sgdeploy.health.states import Observation, Transition
 from sgdeploy.health.verdict import Failed, TimedOut, Verdict, Waiting
@@ -29,13 +30,13 @@ SILENCE = 10.0
 SETTLE = 0.5
 """After the first failure: time for earlier deaths that are reported later, so that the first cause is named."""
 
+CAUSE = 2.0
+"""Where all who failed say that they lost a peer: further seconds for that peer, which may die slower than they."""
+
 HEARTBEAT = 30.0
 """Seconds without any change until the operator is told what is being waited for."""
 
 TICK = 0.5
-STILL = 1.5
-"""A wait that takes so much longer than it was meant to, in seconds, says that we stood still."""
-
 NAMED = 3
 
 Seen: TypeAlias = "tuple[str, Json | LostHostError | NodeError]"
@@ -49,6 +50,11 @@ def watch_request(plan: Plan, host: PlanHost, interval: float = INTERVAL) -> Jso
         "run_dir": host.run_dir,
         "ids": None,  # whatever is on record there, also what later stages start
         "milestones": {p.id: sets[p.health.milestones].wire() for p in processes if p.health.milestones},
+        "workers": {
+            p.id: sets[p.health.milestones].workers
+            for p in processes
+            if p.health.milestones and sets[p.health.milestones].workers
+        },
         "http": {
             p.id: {"address": p.address, "port": p.listens["http"], "path": p.health.http, "headers": {}}
             for p in processes
@@ -56,21 +62,6 @@ def watch_request(plan: Plan, host: PlanHost, interval: float = INTERVAL) -> Jso
         },
         "interval": interval,
     }
-
-
-class _Clock:
-    """Counts seconds, but not those in which this program stood still (Ctrl-Z): nothing could be heard meanwhile."""
-
-    def __init__(self) -> None:
-        self._stood = 0.0
-
-    def now(self) -> float:
-        return time.monotonic() - self._stood
-
-    def waited(self, seconds: float, *, meant: float) -> None:
-        """Take in how long a wait took that was to end by itself after ``meant`` seconds."""
-        if seconds - meant > STILL:
-            self._stood += seconds - meant
 
 
 @dataclass
@@ -89,7 +80,7 @@ class Watch:
         self._fleet = fleet
         self._plan = plan
         self._tell = tell
-        self._clock = _Clock()
+        self._clock = Clock()
         self._queue: asyncio.Queue[Seen] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         now = self._clock.now()
@@ -135,6 +126,7 @@ class Watch:
         Raises:
             StartupError: a process died or failed; all known faults, the earliest death first.
             RemoteError: a host was lost.
+            GivenUpError: hosts are lost because this program stood still (Ctrl-Z).
             WaitTimeoutError: one of the two clocks ran out.
         """
         limits = Limits(timeout=limit, stall=stall, grace=self._plan.limits.grace)
@@ -188,6 +180,9 @@ class Watch:
         settled = self._clock.now() + SETTLE
         while (left := settled - self._clock.now()) > 0:
             await self._step(left)
+        patience = self._clock.now() + CAUSE
+        while self.health.only_symptoms and (left := patience - self._clock.now()) > 0:
+            await self._step(min(TICK, left))
         final = self._judge()
         failed = final if isinstance(final, Failed) else verdict
         for fault in failed.faults:
@@ -197,6 +192,10 @@ class Watch:
 
     def _raise(self, failed: Failed) -> NoReturn:
         error: SgdeployError
+        stood = 0.0 if failed.faults else self._clock.stood_lately
+        if stood:
+            hosts = plural(len(failed.lost), "host")
+            raise GivenUpError(f"this command stood still for {stood:.0f} s, and {hosts} gave it up meanwhile")
         first_lost = bool(failed.lost) and self.health.failures[0].state == "lost"
         if first_lost or not failed.faults:
             count = len(failed.lost)

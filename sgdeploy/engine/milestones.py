@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 SYMPTOM = "symptom"
 """Name under which the node reports that one of the ``symptoms`` was seen; not a milestone."""
@@ -81,6 +81,7 @@ class MilestoneSet(_Data):
         noise: patterns of lines that show no progress (answers to probes, attempts that failed again).
         symptoms: patterns of lines by which a process says that it lost another one.
         failures: lines after which its ready line is worth nothing.
+        workers: pattern of the titles of its child processes without which it is of no use; None where it has none.
     """
 
     loaded: str
@@ -89,6 +90,7 @@ class MilestoneSet(_Data):
     noise: tuple[Pattern, ...] = ()
     symptoms: tuple[Pattern, ...] = ()
     failures: tuple[Failure, ...] = ()
+    workers: Annotated[Pattern, AfterValidator(_check_pattern)] | None = None
 
     _compiles = field_validator("noise", "symptoms")(lambda patterns: tuple(_check_pattern(p) for p in patterns))
 

@@ -105,7 +105,8 @@ def _run_dir(subject: Subject) -> Iterator[Finding]:
     facts, run_dir = subject.facts, subject.host.run_dir
     for path in _ancestors(run_dir):
         found = facts.paths.get(path)
-        if found is not None and found.exists and not found.folder:
+        # A link to nowhere does not exist, and yet no folder can be made in its place.
+        if found is not None and found.kind is not None and not found.folder:
             hint = "move it away, or set node.run_dir to another folder"
             yield subject.error(
                 "run-dir-kind", f"{path} is no folder ({found.kind}); the run folder is {run_dir}", hint

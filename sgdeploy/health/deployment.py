@@ -100,6 +100,11 @@ class DeploymentHealth:
         return tuple(sorted(bad, key=lambda it: (it.lost_a_peer, it.died_at or 0.0)))
 
     @property
+    def only_symptoms(self) -> bool:
+        """Whether all that failed say that they lost another process, and none is known that could be it."""
+        return bool(self.failures) and all(it.lost_a_peer and it.state == "failed" for it in self.failures)
+
+    @property
     def missing(self) -> tuple[Missing, ...]:
         """Who is not ready, in plan order."""
         return tuple(

@@ -107,6 +107,7 @@ class ProcessHealth:
         fewer_since: when there were fewer than that for the first time, None while all live.
         frozen: pid and name of those that a signal has stopped.
         frozen_since: since when there are such, None while all run.
+        lost: the worker process that it has lost, "" for none.
     """
 
     process: str
@@ -133,6 +134,7 @@ class ProcessHealth:
     frozen_since: float | None = None
     most_pids: int = 0
     fewer_since: float | None = None
+    lost: str = ""
 
     @property
     def decided(self) -> bool:
@@ -194,8 +196,11 @@ class ProcessHealth:
             pids=seen.pids or self.pids,
             frozen=seen.stopped,
             frozen_since=(self.frozen_since or now) if seen.stopped and seen.alive else None,
+            lost=self.lost or seen.lost or "",
             progress_at=now if progress or self.progress_at is None else self.progress_at,
         )
+        if seen.lost and not self.lost:
+            known = replace(known, died_at=now - seen.lost_ago)
         after = _counted(_living(known, now), now) if seen.alive else _ended(known, seen, now)
         return self._to(after, now, progress=progress)
 
@@ -228,6 +233,8 @@ def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
     if not it.check.alive and seen.exit is not None and seen.exit.code == 0:
         return replace(it, state="stopped", phase="done", dead=True)
     died_at = now - (seen.died_ago or 0.0)
+    if it.lost:  # then that was the cause, and the moment
+        reason, died_at = f"{reason}, after its {it.lost} had ended", it.died_at or died_at
     return replace(it, state="failed", phase=_phase(it), reason=reason, died_at=died_at, tail=seen.tail, dead=True)
 
 
@@ -239,6 +246,9 @@ def _counted(it: ProcessHealth, now: float) -> ProcessHealth:
 
 
 def _living(it: ProcessHealth, now: float) -> ProcessHealth:
+    if it.lost:
+        reason = f"alive, but its {it.lost} has ended: it does nothing any more, whatever it answers"
+        return replace(it, state="failed", phase="without its worker", reason=reason, missing_since=None)
     if it.frozen_since is not None and now - it.frozen_since >= FROZEN_AFTER:
         names = ", ".join(f"pid {one}" for one in it.frozen)
         reason = f"stopped by a signal (SIGSTOP) and not let go on: {names}"

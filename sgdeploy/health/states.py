@@ -84,6 +84,8 @@ class Observation:
         http: the last answer of its health path, None where nothing was asked yet.
         pids: how many of its descendants live, itself included.
         stopped: pid and name of those that a signal has stopped and none has let go on.
+        lost: the worker process that ended although the process itself lives, None where all live.
+        lost_ago: seconds since that was seen.
         tail: its last log lines, once it is dead.
         rebooted: whether its host was booted anew since it was started.
     """
@@ -98,6 +100,8 @@ class Observation:
     http: HttpAnswer | None = None
     pids: int = 0
     stopped: tuple[str, ...] = ()
+    lost: str | None = None
+    lost_ago: float = 0.0
     tail: tuple[str, ...] = ()
     rebooted: bool = False
 
@@ -105,6 +109,7 @@ class Observation:
     def from_json(cls, row: Mapping[str, Any]) -> Observation:
         """Read a row of the wire; keys that are missing or null take their defaults."""
         ended, http, pids = row.get("exit"), row.get("http"), row.get("pids")
+        lost = row.get("lost") or {}
         return cls(
             process=row["process"],
             alive=bool(row["alive"]),
@@ -116,6 +121,8 @@ class Observation:
             http=HttpAnswer(http.get("code"), http.get("error")) if http else None,
             pids=len(pids) if isinstance(pids, list) else pids or 0,
             stopped=tuple(row.get("stopped") or ()),
+            lost=f"{lost['title']} (pid {lost['pid']})" if lost else None,
+            lost_ago=lost.get("ago") or 0.0,
             tail=tuple(row.get("tail") or ()),
             rebooted=bool(row.get("rebooted")),
         )

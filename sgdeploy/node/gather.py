@@ -93,7 +93,9 @@ def look_at(name: str) -> Json:
     try:
         found = path.stat()
     except OSError as error:
-        return GONE if error.errno == errno.ENOENT else {**GONE, "error": error.strerror}
+        if error.errno != errno.ENOENT:
+            return {**GONE, "error": error.strerror}
+        return {**GONE, "kind": "dangling-link"} if path.is_symlink() else GONE
     kind = next((kind for test, kind in KINDS if test(found.st_mode)), "other")
     bits = f"{stat.S_IMODE(found.st_mode):04o}"
     can = {"executable": os.access(str(path), os.X_OK), "readable": os.access(str(path), os.R_OK)}

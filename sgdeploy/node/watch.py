@@ -40,6 +40,7 @@ class Watch:
             ident: [(name, compile_pattern(name, pattern)) for name, pattern in listed]
             for ident, listed in call.get("milestones", {}).items()
         }
+        self._workers = {i: compile_pattern("workers", pattern) for i, pattern in call.get("workers", {}).items()}
         self._watched: dict[str, Watched] = {}
         self._folder.select(self._ids)
 
@@ -83,11 +84,12 @@ class Watch:
                 if known is not None:
                     known.close()
                 http = self._call.get("http", {}).get(ident)
-                self._watched[ident] = Watched(self._folder, record, self._patterns.get(ident, []), http)
+                patterns, workers = self._patterns.get(ident, []), self._workers.get(ident)
+                self._watched[ident] = Watched(self._folder, record, patterns, workers, http)
 
     def _count(self) -> None:
         for ident, members in Survivors(self._folder, deep=False).of(list(self._watched)).items():
-            self._watched[ident].pids = len(members)
+            self._watched[ident].count(members)
             stopped = [member for member in members if member.state == STOPPED]
             self._watched[ident].stopped = [f"{member.pid} {member.name}" for member in stopped]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from pathlib import Path
 
 from .errors import OpError
@@ -14,6 +15,7 @@ from .logs import TAIL_LINES, read_tail
 from .logscan import LogScan
 from .processes import boot_id, lives
 from .threads import Later
+from .workers import Workers
 
 TYPE_CHECKING = False
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from .errors import Json
     from .folder import Folder
+    from .processes import Stat
 
 
 class Probe:
@@ -71,7 +74,12 @@ class Watched:
     """Seconds that a keeper gets to write how a process ended before its end is reported without."""
 
     def __init__(
-        self, folder: Folder, record: Json, patterns: list[tuple[str, re.Pattern[str]]], http: Json | None
+        self,
+        folder: Folder,
+        record: Json,
+        patterns: list[tuple[str, re.Pattern[str]]],
+        workers: re.Pattern[str] | None,
+        http: Json | None,
     ) -> None:
         """Begin at the offset where this run's part of the log begins."""
         self.record = record
@@ -79,7 +87,9 @@ class Watched:
         self.stopped: list[str] = []
         self._folder = folder
         self._milestones = folder.milestones_file(record["key"])
-        self._scan = LogScan(Path(record["log"]), record["offset"], patterns, self._known())
+        known = self._known()
+        self._scan = LogScan(Path(record["log"]), record["offset"], patterns, known.get("reached", []))
+        self._workers = Workers(workers, known.get("workers", []))
         self._probe = None if http is None else Probe(http)
         self._missing_since: float | None = None
         self._dead: Json | None = None
@@ -95,21 +105,29 @@ class Watched:
         """Close the log."""
         self._scan.close()
 
-    def _known(self) -> list[str]:
-        """Give what this very process is known to have reached: its log may have been cut or removed since."""
+    def _known(self) -> Json:
+        """Give what is known of this very process from before: its log may have been cut, its workers have ended."""
         found = read_intact(self._milestones)
         if found is None or self.record["pid"] is None or any(found.get(k) != self.record[k] for k in ("pid", "start")):
-            return []
-        return list(found.get("reached", []))
+            return {}
+        return found
 
     def _keep(self) -> None:
-        """Keep what was reached, where there is space; it stands in the log as well."""
+        """Keep what was reached and who works for it, where there is space."""
         who = {key: self.record[key] for key in ("pid", "start")}
         with contextlib.suppress(OpError):
-            write_json(self._milestones, {**who, "reached": self._scan.reached}, sync=False)
+            seen = {"reached": self._scan.reached, "workers": self._workers.rows()}
+            write_json(self._milestones, {**who, **seen}, sync=False)
+
+    def count(self, members: list[Stat]) -> None:
+        """Take in which of its descendants live, itself included."""
+        self.pids = len(members)
+        if self._workers.see(members):
+            self._keep()
 
     def observe(self, now: float, seconds: float) -> Json | None:
         """Look; give an observation if something changed."""
+        self._workers.look(now, partial(record_alive, self.record))
         alive = self._alive(now)
         reached = len(self._scan.reached)
         self._scan.pull(seconds if alive else 10 * seconds)
@@ -133,6 +151,7 @@ class Watched:
             "http": None if self._probe is None else self._probe.last,
             "pids": self.pids,
             "stopped": self.stopped if alive else [],
+            "lost": self._workers.lost(now, alive=alive),
             "tail": None,
             "rebooted": False,
             **(self._dead or {}),
@@ -143,7 +162,9 @@ class Watched:
         return seen
 
     def _changed(self, seen: Json, now: float) -> bool:
-        slow = {"log_bytes", "line", "died_ago", "died_at", "tail", "http"}
+        slow = {"log_bytes", "line", "died_ago", "died_at", "tail", "http", "lost"}
+        if (seen["lost"] is None) != (self._sent.get("lost") is None):
+            return True
         before, after = self._sent.get("http") or {}, seen["http"] or {}
         if any(before.get(key) != after.get(key) for key in ("code", "error")):
             return True

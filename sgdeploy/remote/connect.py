@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import asyncssh
 
@@ -23,7 +23,7 @@ from sgdeploy.remote.logins import Login, login
 from sgdeploy.remote.session import Session
 from sgdeploy.remote.ssh import Evidence, Limits, SshChannel, dial, hang_up, start_helper
 from sgdeploy.remote.target import resolve
-from sgdeploy.remote.waits import stop, together
+from sgdeploy.remote.waits import reminding, stop, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +31,14 @@ if TYPE_CHECKING:
     from sgdeploy.plan.model import PlanHost
     from sgdeploy.remote.base import Connector
 
+    Slow: TypeAlias = Callable[[Sequence[str], float], None]
+
 PYTHONS: Final = ("python3", "/usr/bin/python3")
 SLOT_SECONDS: Final = 2.0
 """A host that takes longer to open gives its place among the simultaneous starts to the next one, and goes on."""
+
+REMIND_SECONDS: Final = 10.0
+"""As long as hosts are being opened, it is said so often which of them are not open yet."""
 
 FAILURES: Final = (asyncio.TimeoutError, OSError, asyncssh.Error, ValueError, NoGreetingError, MissingPythonError)
 
@@ -45,6 +50,7 @@ def connector(
     greeting_timeout: float = 30.0,
     keepalive: float = 4.0,
     config: Path | None = None,
+    slow: Slow = lambda _hosts, _seconds: None,
 ) -> Connector:
     """Make the connector of one command; to be closed with ``close_all``.
 
@@ -55,10 +61,11 @@ def connector(
         keepalive: seconds of silence before the far end is asked whether it is there; three unanswered questions are
             a lost host.
         config: the user's SSH configuration, ``~/.ssh/config`` by default.
+        slow: hears every ten seconds which hosts are not open yet, and after how many seconds.
     """
     limits = Limits(connect=connect_timeout, greeting=greeting_timeout, keepalive=keepalive)
     path = config if config is not None else Path("~/.ssh/config").expanduser()
-    return HostConnector(limit=limit, limits=limits, config=path)
+    return HostConnector(limit=limit, limits=limits, config=path, slow=slow)
 
 
 @dataclass
@@ -68,6 +75,7 @@ class HostConnector:
     limit: int
     limits: Limits
     config: Path
+    slow: Slow = field(repr=False)
     helper: Callable[[], bytes] = field(default=packed_helper, repr=False)
     _parcel: asyncio.Future[bytes] | None = field(default=None, repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict)
@@ -82,7 +90,19 @@ class HostConnector:
         """Open every host that is not open yet; one slow or dead host never holds the others up."""
         self._packing()
         places = asyncio.Semaphore(self.limit)
-        outcomes = await together(*(self._place(host, places) for host in hosts))
+        waiting = dict.fromkeys(host.host for host in hosts)
+        begin = asyncio.get_running_loop().time()
+
+        async def one(host: PlanHost) -> Session | HostFault:
+            try:
+                return await self._place(host, places)
+            finally:
+                del waiting[host.host]
+
+        def remind() -> None:
+            self.slow(tuple(waiting), asyncio.get_running_loop().time() - begin)
+
+        outcomes = await reminding(together(*map(one, hosts)), REMIND_SECONDS, remind)
         return Opened(
             {outcome.host.host: outcome for outcome in outcomes if isinstance(outcome, Session)},
             tuple(outcome for outcome in outcomes if isinstance(outcome, HostFault)),

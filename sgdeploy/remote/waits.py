@@ -78,6 +78,18 @@ async def together(*works: Coroutine[Any, Any, T]) -> list[T]:
     return results
 
 
+async def reminding(work: Coroutine[Any, Any, T], every: float, remind: Callable[[], None]) -> T:
+    """Wait for a result, and call ``remind`` each time that so many seconds went by without it."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait((task,), timeout=every))[0]:
+            remind()
+    except asyncio.CancelledError:
+        await stop(task)
+        raise
+    return task.result()
+
+
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """See a piece of work through: a cancellation that comes meanwhile is raised after it.
 

@@ -11,7 +11,7 @@ import pytest
 
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.connect import connector
-from tests.cluster.deployments import assert_nothing_left
+from tests.cluster.deployments import assert_nothing_left, make_as_before
 from tests.kit.hosts import Lab, missing
 from tests.kit.leave_out import leave_out
 
@@ -64,10 +64,13 @@ def shared_pair() -> Iterator[Lab]:
 def pair(shared_pair: Lab) -> Iterator[Lab]:
     """Give the two hosts, and prove after the test that they hold nothing of ours."""
     yield shared_pair
-    assert_nothing_left(shared_pair.hosts)
-    assert shared_pair.strays() == []
-    for host in shared_pair.hosts:
-        shutil.rmtree(host.path("/var/lib/sgdeploy"), ignore_errors=True)
+    try:
+        assert_nothing_left(shared_pair.hosts)
+        assert shared_pair.strays() == []
+    finally:
+        shutil.rmtree(shared_pair.home / ".local", ignore_errors=True)
+        for host in shared_pair.hosts:
+            make_as_before(host)
 
 
 @pytest.fixture

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -130,13 +135,61 @@ def engines(host: LabHost) -> list[int]:
     ]
 
 
+def main_of(host: LabHost) -> int:
+    """Give the pid of the main process of the only engine on a host."""
+    return next(proc.pid for proc in host.processes() if any("engine.py" in word for word in proc.argv))
+
+
+RUN_FOLDERS = "/var/lib/sgdeploy"
+KEPT = {"logs", "plans"}
+"""Folders of a run folder that outlive a deployment, the latter as its history; beside them, trail and free lock."""
+LISTEN, SSH = "0A", 22
+
+
 def assert_nothing_left(hosts: Sequence[LabHost]) -> None:
-    """Prove that hosts are as before: no engine, no keeper or helper, no record, no script, no secret."""
+    """Prove that hosts are as before.
+
+    No engine, no keeper or helper; no file but logs, history and audit trail; no lock held, no port but sshd's open;
+    hugepages as they were.
+    """
     for host in hosts:
         wait_until(partial(_is_clean, host), f"{host.name} without a process of ours")
-        folder = host.path("/var/lib/sgdeploy")
-        left = [p for p in folder.rglob("*") if p.is_file() and p.parent.name in {"processes", "scripts", "secrets"}]
+        files = [path for path in host.path(RUN_FOLDERS).rglob("*") if path.is_file()]
+        left = [path for path in files if not KEPT & {*path.parts} and path.name not in {"audit.log", "lock"}]
         assert left == [], f"{host.name}: {left}"
+        held = [path for path in files if path.name == "lock" and not _is_free(path)]
+        assert held == [], f"{host.name}: {held}"
+        assert listening(host) <= {SSH}, f"{host.name} listens on {listening(host)}"
+        pages = [host.path(PAGES.format(node=node)) for node in range(NUMA_NODES)]
+        assert {int(path.read_text(encoding="ascii")) for path in pages if path.exists()} <= {BEFORE}, host.name
+
+
+def make_as_before(host: LabHost) -> None:
+    """Take everything of ours away from a host, so that the failure of one test is not that of the next ones."""
+    for proc in host.processes():
+        if proc.inner_pid != 1 and not any("sshd" in word for word in proc.argv[:1]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(proc.pid, signal.SIGKILL)
+    shutil.rmtree(host.path(RUN_FOLDERS), ignore_errors=True)
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def listening(host: LabHost) -> set[int]:
+    """Give the TCP ports on which anything listens."""
+    found: set[int] = set()
+    for family in ("tcp", "tcp6"):
+        rows = Path(f"/proc/{host.pid}/net/{family}").read_text(encoding="ascii").splitlines()[1:]
+        fields = [row.split() for row in rows]
+        found |= {int(row[1].rpartition(":")[2], 16) for row in fields if row[3] == LISTEN}
+    return found
 
 
 def _is_clean(host: LabHost) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sgdeploy.console.faults import error_lines
 from sgdeploy.deploy.down import down
 from sgdeploy.deploy.events import Event, Note, Outcome
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
@@ -19,8 +20,10 @@ from sgdeploy.remote.base import Connector, Json, LostHostError
 from sgdeploy.remote.connect import connector
 from tests.cluster.cutting import Cut, Cutting, end_sessions, logins
 from tests.cluster.deployments import QUICK, assert_nothing_left, engines, small_profile
+from tests.cluster.running import Stopwatch
 from tests.kit.hosts import Lab
 from tests.kit.labhost import LabHost, wait_until
+from tests.kit.matrix import Heard
 
 pytestmark = [pytest.mark.cluster]
 LEADER, FOLLOWER = 0, 1
@@ -139,19 +142,43 @@ async def test_up_tells_who_was_lost_and_down_cleans(
     assert await clean_from_elsewhere(plan, hosts) in {"stopped", "nothing"}
 
 
+@pytest.mark.fault(
+    "dies in mid-upload", told="1 host n02: the host has not answered on the SSH connection for …", code=5
+)
+async def test_a_host_that_dies_while_its_run_folder_is_written(plan: Plan, hosts: list[LabHost], heard: Heard) -> None:
+    host, watch = hosts[FOLLOWER], []
+
+    def die(victim: LabHost) -> None:
+        watch.append(Stopwatch())
+        victim.power_off()
+
+    with pytest.raises(RemoteError) as caught:
+        await bring_up(plan, Cutting(quick(), [Cut(host, "prepare", "asked", die)]))
+    seconds = watch[0].seconds
+    host.power_on()
+    assert engines(hosts[LEADER]) == []
+    assert await take_down(plan, quick(), OTHER) == "nothing"
+    said = " ".join(map(str, error_lines(caught.value)))
+    heard(said, caught.value.exit_code, seconds)
+
+
 @pytest.mark.parametrize(("victim", "make"), [row[1:] for row in DOWN], ids=[row[0] for row in DOWN])
-async def test_down_tells_who_was_lost_and_down_from_elsewhere_goes_on(
+async def test_down_goes_on_with_who_comes_back_and_tells_who_does_not(
     plan: Plan, hosts: list[LabHost], victim: int, make: Callable[[LabHost], Cut]
 ) -> None:
     await bring_up(plan, quick())
     cut = make(hosts[victim])
+    if cut.how is not CABLE:
+        assert await take_down(plan, Cutting(quick(), [cut])) == "stopped"
+        assert cut.done
+        assert [engines(host) for host in hosts] == [[], []]
+        return
     with pytest.raises(LeftoverError) as caught:
         await take_down(plan, Cutting(quick(), [cut]))
     assert cut.done
     assert names(caught.value) == {hosts[victim].name}
     assert engines(hosts[1 - victim]) == []
-    expected = "nothing" if cut.op == "clear" else "stopped"
-    assert await clean_from_elsewhere(plan, hosts) == expected
+    assert await clean_from_elsewhere(plan, hosts) == "stopped"
 
 
 async def test_a_lock_whose_release_is_lost_is_released(plan: Plan, hosts: list[LabHost]) -> None:

@@ -42,6 +42,7 @@ from tests.cluster.split import (
 from tests.kit import netns
 from tests.kit.hosts import Lab
 from tests.kit.labhost import LabHost
+from tests.kit.matrix import Heard
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(150)]
 
@@ -231,6 +232,39 @@ def test_a_decode_that_never_gets_warm_is_named_when_nothing_goes_on(clean: Lab,
     assert f"decode/{DECODE}" in up.stderr
     assert f"prefill/short/{SHORT}" not in up.stderr
     assert all(engines(host) == [] for host in clean.hosts)
+
+
+@pytest.mark.fault("router exits", told="split is degraded: … n04 router failed killed by SIGKILL (9)", code=1)
+def test_a_router_that_is_killed_is_told_and_brought_back_alone(clean: Lab, tmp_path: Path, heard: Heard) -> None:
+    profile = split_profile(clean, tmp_path)
+    came_up(clean, profile)
+    (file,) = clean.host(ROUTER).path(f"{FOLDER}/{ROUTER}/processes").glob("*.json")
+    inner = json.loads(file.read_text(encoding="utf-8"))["pid"]
+    os.kill(next(proc.pid for proc in clean.host(ROUTER).processes() if proc.inner_pid == inner), signal.SIGKILL)
+    status = clean.sgdeploy("status", "split")
+    again = came_up(clean, profile, "--only", "router")
+    assert again.one("outcome")["outcome"] == "ready"
+    went_down(clean)
+    heard(status.stdout, status.returncode)
+
+
+@pytest.mark.fault(
+    "router never counts a worker",
+    told="router failed on n04: it does not count every worker as healthy after … http://10.77.0.3:30000",
+    code=6,
+)
+def test_a_worker_that_the_router_cannot_reach(clean: Lab, tmp_path: Path, heard: Heard) -> None:
+    """We reach it, and its host says that it is well; only between router and worker there is no way."""
+    profile = split_profile(clean, tmp_path, stall="14s")
+    address = clean.host(DECODE).address
+    way = ["ip", "route", "add", "blackhole", f"{address}/32"]
+    clean.host(ROUTER).run(way)
+    up = clean.sgdeploy("up", str(profile), "--json")
+    clean.host(ROUTER).run([word.replace("add", "del") for word in way])
+    assert "only the router is stopped; the instances stay up" in notes(Events.read(up.stdout))
+    assert came_up(clean, profile, "--only", "router").one("outcome")["outcome"] == "ready"
+    went_down(clean)
+    heard(up.stderr, up.returncode)
 
 
 @contextlib.contextmanager

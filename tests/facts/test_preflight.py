@@ -120,6 +120,12 @@ CASES = [
         facts={"paths": _paths(**{"/var/lib/sgdeploy": file()}), "run_dir": _space(writable=False)},
     ),
     Case(
+        "run-dir-kind",
+        "/var/lib/sgdeploy is no folder (dangling-link); the run folder is /var/lib/sgdeploy/demo/n01",
+        "move it away, or set node.run_dir to another folder",
+        facts={"paths": _paths(**{"/var/lib/sgdeploy": replace(gone(), kind="dangling-link")})},
+    ),
+    Case(
         "run-dir-unknown",
         "the run folder /var/lib/sgdeploy/demo/n01 gives no answer: still waiting after 5 s",
         "look at it on the host (a dead mount?), or set node.run_dir to another folder",

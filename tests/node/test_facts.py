@@ -60,13 +60,16 @@ def test_commands_are_run_and_bounded(helpers: Helpers) -> None:
 def test_paths_are_described(node: Helper, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("")
     (tmp_path / "run.sh").chmod(0o750)
-    asked = [str(tmp_path), f"{tmp_path}/run.sh", f"{tmp_path}/none", "/dev/null", f"{tmp_path}/run.sh/below"]
+    (tmp_path / "link").symlink_to("nowhere")
+    names = ("run.sh", "none", "run.sh/below", "link")
+    asked = [str(tmp_path), "/dev/null", *(f"{tmp_path}/{name}" for name in names)]
     found = node.call("gather", stat=asked)["stat"]
     assert found[str(tmp_path)]["kind"] == "folder"
     assert found[f"{tmp_path}/run.sh"] == {
         "exists": True, "kind": "file", "mode": "0750", "size": 0, "executable": True, "readable": True
     }  # fmt: skip
-    assert found[f"{tmp_path}/none"]["exists"] is False
+    assert (found[f"{tmp_path}/none"]["exists"], found[f"{tmp_path}/none"]["kind"]) == (False, None)
+    assert (found[f"{tmp_path}/link"]["exists"], found[f"{tmp_path}/link"]["kind"]) == (False, "dangling-link")
     assert found["/dev/null"]["kind"] == "device"
     assert found[f"{tmp_path}/run.sh/below"]["error"] == "Not a directory"
 

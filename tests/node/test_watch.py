@@ -450,3 +450,53 @@ def test_a_process_that_is_just_being_started_is_watched_as_well(deployment: Dep
     deployment.alter("a", pid=pid, start=start_ticks(pid))
     watch.until(lambda seen: seen["pids"] == 1, "its processes")
     watch.cancel()
+
+
+WORKER = "bash -c 'exec -a sglang::scheduler_TP0 sleep 300' & echo $! >{pid}; wait $!; {then}"
+TITLE = {"demo/a": "^sglang::scheduler"}
+
+
+def worker(tmp_path: Path) -> int:
+    """Wait for the worker of a stand-in to have its title, and give its pid."""
+    file = tmp_path / "pid"
+    wait_for(lambda: file.exists() and file.read_text().endswith("\n"), "the pid of the worker")
+    pid = int(file.read_text())
+    wait_for(lambda: Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sglang::"), "the title of the worker")
+    return pid
+
+
+def test_a_worker_that_ends_before_its_process_is_missed(
+    deployment: Deployment, watch: Watcher, tmp_path: Path
+) -> None:
+    """Also by a watch that began after its end."""
+    deployment.run(a=WORKER.format(pid=tmp_path / "pid", then="exec sleep 300"))
+    pid = worker(tmp_path)
+    first = watch(workers=TITLE)
+    first.until(lambda seen: seen["pids"] == 2, "both to be counted")
+    os.kill(pid, signal.SIGKILL)
+    seen = first.until(lambda seen: seen["lost"] is not None, "the loss of the worker")
+    first.cancel()
+    assert (seen["alive"], seen["lost"]["pid"]) == (True, pid)
+    assert seen["lost"]["title"].startswith("sglang::scheduler_TP0")
+    assert watch(workers=TITLE).until(lambda seen: seen["lost"] is not None, "the same loss")["alive"] is True
+
+
+def test_a_process_that_follows_its_worker_says_so(deployment: Deployment, watch: Watcher, tmp_path: Path) -> None:
+    deployment.run(a=WORKER.format(pid=tmp_path / "pid", then="sleep 0.6; exit 3"))
+    pid = worker(tmp_path)
+    stream = watch(workers=TITLE)
+    stream.until(lambda seen: seen["pids"] == 2, "both to be counted")
+    os.kill(pid, signal.SIGKILL)
+    seen = stream.until(lambda seen: not seen["alive"], "the end")
+    assert (seen["exit"], seen["lost"]["pid"]) == ({"code": 3}, pid)
+
+
+def test_a_process_that_goes_with_its_workers_has_lost_none(
+    deployment: Deployment, watch: Watcher, tmp_path: Path
+) -> None:
+    deployment.run(a=WORKER.format(pid=tmp_path / "pid", then="exec sleep 300"))
+    worker(tmp_path)
+    stream = watch(workers=TITLE)
+    stream.until(lambda seen: seen["pids"] == 2, "both to be counted")
+    deployment.call("signal", ids=None, scope="tree", signal="KILL")
+    assert stream.until(lambda seen: not seen["alive"], "the end")["lost"] is None

@@ -15,6 +15,7 @@ from sgdeploy.cli.redact import redact, redact_words
 from sgdeploy.cli.verdict import Verdict
 from sgdeploy.errors import (
     CancelledRunError,
+    GivenUpError,
     HostsError,
     LeftoverError,
     LockedError,
@@ -53,6 +54,7 @@ FAMILY: dict[SgdeployError, int] = {
     UnconfirmedError("x"): 8,
     NotRunningError("x"): 9,
     CancelledRunError("x"): 130,
+    GivenUpError("x"): 130,
 }
 
 
