@@ -155,6 +155,7 @@ def _told(found: Iterable[Finding]) -> set[str]:
 _POINTING = {
     "collective-watchdog",
     "peers-did-not-join",
+    "rank-did-not-answer",
     "hccl-peer",
     "faulty-rank",
     "pd-kv-timeout",

@@ -20,7 +20,15 @@ LATER = 2.0
 SILENT = 10.0
 """Seconds by which a log must have stopped before all others of its instance that stand at the same place."""
 
-_POINTERS = {"peer-lost", "pd-peer-lost", "collective-watchdog", "weights-barrier", "hccl-peer", "peers-did-not-join"}
+_POINTERS = {
+    "peer-lost",
+    "pd-peer-lost",
+    "collective-watchdog",
+    "weights-barrier",
+    "hccl-peer",
+    "peers-did-not-join",
+    "rank-did-not-answer",
+}
 _KILLED = 9
 _ASKED = (15, 2, 1)
 _SHELL = 128

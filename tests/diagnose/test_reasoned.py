@@ -47,6 +47,16 @@ def test_a_peer_with_a_cause_of_its_own_did_not_die_silently() -> None:
     assert [(each.process, each.rule) for each in found.consequences] == [("n0", "peer-lost")]
 
 
+def test_a_rank_that_was_frozen_while_they_joined_is_named_by_who_waited_for_it() -> None:
+    vain = at(41, "torch.distributed.DistStoreError: wait timeout after 40000ms, keys: /default_pg/0//3//cpu//0/1", "TP0")
+    begin = at(1, "Init parallel begin.")
+    found = diagnose([log("n0", begin, vain, told=L), log("n1", begin, told=F)])
+    assert rules_of(found) == [("died-without-a-word", "n1")]
+    assert [(each.process, each.rule) for each in found.consequences] == [("n0", "rank-did-not-answer")]
+    alive = diagnose([log("n0", begin, vain, told=L, alive=False), log("n1", begin, told=F, alive=True)])
+    assert rules_of(alive) == [("rank-did-not-answer", "n0")]
+
+
 def test_where_all_processes_live_the_network_is_at_fault() -> None:
     found = diagnose(
         [
