@@ -46,7 +46,6 @@ class DeploymentHealth:
                 check=process.health,
                 milestones=sets[process.health.milestones] if process.health.milestones else None,
                 log=f"{folders[process.host]}/logs/{process.log}",
-                unit=process.unit,
             )
             for process in plan.processes
         }
@@ -91,12 +90,9 @@ class DeploymentHealth:
     def failures(self) -> tuple[ProcessHealth, ...]:
         """Processes that failed or were lost, the first cause on top.
 
-        Who lost a peer by its own log stands behind who did not; among equals the earliest death comes first. Where an
-        instance suffers, one of it that lives but lost processes of its own is a failure too, whatever its HTTP says.
+        Who lost a peer by its own log stands behind who did not; among equals the earliest death comes first.
         """
         bad = [it for it in self.processes.values() if it.state in _BAD]
-        suffering = {it.unit for it in bad if it.suffers}
-        bad += [it for each in self.processes.values() if each.unit in suffering and (it := each.hollow())]
         return tuple(sorted(bad, key=lambda it: (it.lost_a_peer, it.died_at or 0.0)))
 
     @property

@@ -36,9 +36,6 @@ The engine itself takes 20 s to answer 503 when it hangs (its SGLANG_HEALTH_CHEC
 FROZEN_AFTER = 3.0
 """Seconds that a process may be stopped before it counts as failed: whoever looks at it lets it go on sooner."""
 
-HUNG = "hung"
-"""Phase of one that lives, was ready, and neither answers nor writes."""
-
 KEY_WANTED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 """No waiting turns such an answer of a health path into a 200."""
 
@@ -102,9 +99,6 @@ class ProcessHealth:
         tail: its last log lines, once it is dead.
         dead: whether it has ended for good.
         pids: how many of its processes live: itself and its descendants.
-        unit: its instance.
-        most_pids: the most that lived at once while it was ready.
-        fewer_since: when there were fewer than that for the first time, None while all live.
         frozen: pid and name of those that a signal has stopped.
         frozen_since: since when there are such, None while all run.
         lost: the worker process that it has lost, "" for none.
@@ -115,7 +109,6 @@ class ProcessHealth:
     check: Health
     milestones: MilestoneSet | None
     log: str = ""
-    unit: str = ""
     state: State = "planned"
     phase: str = "not started"
     reason: str = ""
@@ -132,29 +125,12 @@ class ProcessHealth:
     pids: int = 0
     frozen: tuple[str, ...] = ()
     frozen_since: float | None = None
-    most_pids: int = 0
-    fewer_since: float | None = None
     lost: str = ""
 
     @property
     def decided(self) -> bool:
         """Whether it is ready or will not be, as far as can be told now."""
         return self.state == "failed" or (self.state not in UNDER_WAY and self.frozen_since is None)
-
-    @property
-    def suffers(self) -> bool:
-        """Whether it failed in a way in which the end of another process of its instance shows."""
-        return self.state == "failed" and (self.lost_a_peer or self.phase == HUNG)
-
-    def hollow(self) -> ProcessHealth | None:
-        """Give it as failed where it only loads, lives, and some of its processes have ended since it was ready.
-
-        That alone is no fault, since helpers come and go; it is where its instance suffers from the end of another one.
-        """
-        if self.state != "ready" or self.check.http is not None or self.fewer_since is None:
-            return None
-        reason = f"its main process lives, but {self.most_pids - self.pids} of its {self.most_pids} processes ended"
-        return replace(self, state="failed", phase="hollow", reason=reason, died_at=self.fewer_since)
 
     @property
     def lost_a_peer(self) -> bool:
@@ -201,7 +177,7 @@ class ProcessHealth:
         )
         if seen.lost and not self.lost:
             known = replace(known, died_at=now - seen.lost_ago)
-        after = _counted(_living(known, now), now) if seen.alive else _ended(known, seen, now)
+        after = _living(known, now) if seen.alive else _ended(known, seen, now)
         return self._to(after, now, progress=progress)
 
     def tick(self, now: float) -> Change:
@@ -236,13 +212,6 @@ def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
     if it.lost:  # then that was the cause, and the moment
         reason, died_at = f"{reason}, after its {it.lost} had ended", it.died_at or died_at
     return replace(it, state="failed", phase=_phase(it), reason=reason, died_at=died_at, tail=seen.tail, dead=True)
-
-
-def _counted(it: ProcessHealth, now: float) -> ProcessHealth:
-    """Keep how many processes it had when all was well, and since when there are fewer."""
-    if it.state != "ready" or it.pids >= it.most_pids:
-        return replace(it, most_pids=it.pids if it.state == "ready" else 0, fewer_since=None)
-    return it if it.fewer_since is not None else replace(it, fewer_since=now)
 
 
 def _living(it: ProcessHealth, now: float) -> ProcessHealth:
@@ -289,7 +258,7 @@ def _silent(it: ProcessHealth, now: float) -> ProcessHealth:
         return replace(it, state="ready", phase=f"busy ({answer})", missing_since=since, reason="", died_at=None)
     reason = f"alive but hung: {answer}, for {now - since:.0f} s, and no log line for {quiet:.0f} s"
     died_at = now if it.died_at is None else it.died_at
-    return replace(it, state="failed", phase=HUNG, reason=reason, missing_since=since, died_at=died_at)
+    return replace(it, state="failed", phase="hung", reason=reason, missing_since=since, died_at=died_at)
 
 
 def _log_says_ready(it: ProcessHealth) -> bool:

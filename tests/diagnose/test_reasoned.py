@@ -48,7 +48,9 @@ def test_a_peer_with_a_cause_of_its_own_did_not_die_silently() -> None:
 
 
 def test_a_rank_that_was_frozen_while_they_joined_is_named_by_who_waited_for_it() -> None:
-    vain = at(41, "torch.distributed.DistStoreError: wait timeout after 40000ms, keys: /default_pg/0//3//cpu//0/1", "TP0")
+    vain = at(
+        41, "torch.distributed.DistStoreError: wait timeout after 40000ms, keys: /default_pg/0//3//cpu//0/1", "TP0"
+    )
     begin = at(1, "Init parallel begin.")
     found = diagnose([log("n0", begin, vain, told=L), log("n1", begin, told=F)])
     assert rules_of(found) == [("died-without-a-word", "n1")]

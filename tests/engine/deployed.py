@@ -68,6 +68,12 @@ class Deployed:
         start = since or self.record(host)
         return host.path(start["log"]).read_bytes()[start["offset"] :].decode(errors="replace")
 
+    def cause(self) -> tuple[str, str, str]:
+        """Ask for the first cause: rule, process and host."""
+        said = self.lab.sgdeploy("diagnose", self.name, "--json")
+        (first, *_) = json.loads(said.stdout)["findings"]
+        return first["rule"], first["process"], first["host"]
+
     def main_pid(self, host: LabHost) -> int:
         """Give the pid, as this machine counts, of the main process on a host."""
         inner = self.record(host)["pid"]

@@ -85,6 +85,9 @@ def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, wor
     stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the follower's death to its report")
     assert failed["seconds_to_report"] < 10.0
     assert f"{FOLLOWER}: killed by SIGKILL (9)" in said
+    assert "died without a word (killed by SIGKILL (9))" in said
+    assert "[died-without-a-word]" in said
+    assert it.cause() == ("died-without-a-word", FOLLOWER, "n02")
 
 
 def test_a_leader_killed_in_its_warm_up_is_named_before_its_follower(
@@ -107,6 +110,8 @@ def test_a_leader_killed_in_its_warm_up_is_named_before_its_follower(
     stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the leader's death to its report")
     assert failed["seconds_to_report"] < 10.0
     assert f"{LEADER}: killed by SIGKILL (9)" in said
+    assert "[died-without-a-word]" in said
+    assert it.cause() == ("died-without-a-word", LEADER, "n01")
 
 
 def test_a_leader_told_to_stop_in_mid_load_leaves_no_orphan(lab: Lab, words: list[str], stages: Stages) -> None:
