@@ -286,5 +286,6 @@ def test_what_a_killed_helper_left_half_written_goes_with_the_next_change(
     deployment.prepare(a="exit 0")
     assert half_written(deployment) == [".plan"]
     deployment.start("a")
+    assert deployment.call("await_gone", ids=None, scope="tree", timeout=PATIENCE) == {"survivors": []}
     deployment.call("clear")
     assert half_written(deployment) == []

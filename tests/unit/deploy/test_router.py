@@ -70,8 +70,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_a_worker_that_the_router_gave_up_is_added_until_it_is_there(times: int) -> None:
+async def test_a_worker_that_the_router_gave_up_is_added_until_it_is_there(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each attempt is waited for: only then comes another one. The operator is told once."""
+    monkeypatch.setattr(router_module, "LIMIT", 30.0)
     node, heard = RouterNode({"w2": True, "w3": True}, takes=times), Heard()
     await workers_counted(Fleet({"gw": node}), ROUTER, DOOR, None, heard)
     body = {"url": "http://10.0.0.1:30000", "worker_type": "prefill", "bootstrap_port": 9001}
