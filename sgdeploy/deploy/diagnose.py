@@ -185,6 +185,7 @@ async def process_log(
     if end["size"] > begin["size"]:
         # What lies between is not read, and nobody counts its lines: those of the end have no number.
         lines += [(0, line) for line in end["lines"]]
+    ended = record.exit if record else begin.get("exit")
     return ProcessLog(
         process=process.id,
         lines=lines,
@@ -193,7 +194,7 @@ async def process_log(
         role=process.role,
         unit=process.unit,
         alive=record.alive if record else None,
-        exit=Exit(record.exit.get("code"), record.exit.get("signal")) if record and record.exit else None,
+        exit=Exit(ended.get("code"), ended.get("signal")) if ended else None,
         listens={name: port for name, port in process.listens.items() if port is not None},
         ahead=ahead,
     )

@@ -35,6 +35,7 @@ _SHELL = 128
 """A shell adds this to the number of the signal that ended its child."""
 _UNITS = (3600, 60, 1)
 _DAY = 86400.0
+_NEVER = float("inf")
 
 
 def how(reading: Reading) -> str:
@@ -92,10 +93,19 @@ def _lost(
     if others and all(each.log.alive for each in others):
         peers = ", ".join(each.log.process for each in others[:4])
         yield reasoned(rules.sentence("cut-off"), reading, (shown,), hit.at, peers=peers)
+        return
+    if others and not missing_ranks([reading, *others]) and all(_gave_up(each, hits) for each in others):
+        if all(hit.at is None or hit.at <= (_gave_up(each, hits) or _NEVER) for each in others):
+            yield reasoned(rules.sentence("waited-for-each-other"), reading, (shown,), hit.at)
     else:
         ranks = ", ".join(str(rank) for rank in missing_ranks([reading, *others]))
         missing = f"node rank {ranks}" if ranks else "no other log of the instance tells of its end"
         yield reasoned(rules.sentence("peer-without-log"), reading, (shown,), hit.at, missing=missing)
+
+
+def _gave_up(reading: Reading, hits: dict[str, list[Hit]]) -> float | None:
+    """Tell when it said that it lost a peer, None where it did not."""
+    return next((each.at for each in hits.get(reading.log.process, ()) if each.rule.id in _POINTERS), None)
 
 
 def _stopped(peer: Reading, hit: Hit, hits: dict[str, list[Hit]]) -> bool:

@@ -7,36 +7,64 @@ from pathlib import Path
 
 from .errors import OpError
 from .files import read_intact, write_json
-from .folder import plain
+from .folder import exit_json, plain
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from .errors import Json
     from .folder import Folder
 
 RUNS = "runs.json"
-"""Beside the logs: for each of them where its runs began, ``{log: [{"offset": 0, "wall": seconds}, …]}``."""
+"""Beside the logs: for each of them where its runs began, ``{log: [{"offset": 0, "wall": seconds}, …]}``.
+
+A run that ended by itself and not well has its ``exit`` (``{"code": 3}``), one that was told to end has ``asked``.
+"""
 KEPT = 10
 """Runs of a log that are remembered."""
 
 
-def note_runs(folder: Folder, records: Iterable[Json]) -> None:
-    """Remember where the runs of these records began, before the records go; a full disk forgets it."""
+def note_runs(folder: Folder, records: Iterable[Json], asked: Collection[str] = ()) -> None:
+    """Remember where the runs of these records began, before the records go; a full disk forgets it.
+
+    How a process ended is remembered too, unless it was well or nobody knows whether we made it: ``asked`` has the ids
+    that are about to be told to end. Only what had ended by then has ended by itself.
+    """
     file = folder.path / "logs" / RUNS
     runs = read_intact(file) or {}
     known = {log: listed for log, listed in runs.items() if (file.parent / log).exists()}
     for record in records:
         log = Path(record["log"])
-        run = {"offset": record["offset"], "wall": record.get("wall")}
-        listed = known.get(log.name, [])
-        if log.exists() and run not in listed:
-            known[log.name] = [*listed, run][-KEPT:]
+        if log.exists():
+            listed = known.get(log.name, [])
+            others = [row for row in listed if not _is_run_of(record, row)]
+            same: Json = next((row for row in listed if _is_run_of(record, row)), {})
+            known[log.name] = [*others, _run(folder, record, same, asked=record["id"] in asked)][-KEPT:]
     if known != runs:
         with contextlib.suppress(OpError):
             write_json(file, known, sync=False)
+
+
+def _is_run_of(record: Json, row: Json) -> bool:
+    return bool((row["offset"], row["wall"]) == (record["offset"], record.get("wall")))
+
+
+def _run(folder: Folder, record: Json, row: Json, *, asked: bool) -> Json:
+    told = {"offset": record["offset"], "wall": record.get("wall"), **row}
+    if "asked" in told or "exit" in told:
+        return told
+    ended = exit_json(folder.ended(record))
+    if ended is None:
+        return {**told, "asked": True} if asked else told
+    return told if ended == {"code": 0} else {**told, "exit": ended}
+
+
+def last_exit(path: Path) -> Json | None:
+    """Give how the last run of a log whose record is gone ended by itself, None where that is not known."""
+    runs = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
+    return runs[-1].get("exit") if runs else None
 
 
 class Part:
@@ -62,7 +90,7 @@ def find_part(folder: Folder, process: Json, record: Json | None, which: str) ->
     runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
     if record is not None:
         own = {"offset": record["offset"], "wall": record.get("wall")}
-        runs = [*(run for run in runs if run != own), own]
+        runs = [*(run for run in runs if not _is_run_of(record, run)), own]
     if which == "run":
         return Part(path, runs[-1]["offset"], None, runs[-1]["wall"]) if runs else Part(path, 0, None, None)
     if len(runs) == len(runs[-1:]):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from .files import CHUNK, TEXT_LIMIT
+from .logparts import last_exit
 
 TYPE_CHECKING = False
 
@@ -84,4 +85,6 @@ def op_logs(call: Call) -> Json:
         except OSError:
             lines, size = [], 0
         logs[ident] = {"path": str(path), "lines": lines, "size": size}
+        if "id" not in record:
+            logs[ident]["exit"] = last_exit(path)
     return {"logs": logs}

@@ -6,6 +6,7 @@ import signal
 
 from .errors import OpError
 from .folder import record_alive
+from .logparts import note_runs
 from .processes import send_signal, title
 from .survivors import Survivors
 from .threads import wait_until
@@ -40,6 +41,7 @@ def op_signal(call: Call) -> Json:
     if call["signal"] not in numbers or scope not in ("main", "group", "tree"):
         raise OpError("bad-request", "no signal {} for scope {}".format(call["signal"], scope))
     number, records = numbers[call["signal"]], folder.select(call.get("ids"))
+    note_runs(folder, folder.records(), asked={record["id"] for record in records})
     if scope == "tree":
         return {"signalled": signal_tree(folder, call.get("ids"), number)}
     field = {"main": "pid", "group": "pgid"}[scope]

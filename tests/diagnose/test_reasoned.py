@@ -69,6 +69,14 @@ def test_where_all_processes_live_the_network_is_at_fault() -> None:
     assert rules_of(found) == [("cut-off", "n0")]
 
 
+def test_ranks_that_all_gave_up_on_each_other_waited_in_different_places() -> None:
+    waits = (
+        "RuntimeError: [/x/gloo/gloo/transport/tcp/unbound_buffer.cc:129] Timed out waiting 60000ms for send operation"
+    )
+    logs = [log("n0", *loaded(), at(70, waits), told=L), log("n1", *loaded(), at(71, waits), told=F)]
+    assert rules_of(diagnose(logs)) == [("waited-for-each-other", "n0")]
+
+
 def test_a_missing_log_is_asked_for() -> None:
     found = diagnose([log("n0", *leader(at(60, "x"), RESET), told=L)])
     assert rules_of(found) == [("peer-without-log", "n0")]

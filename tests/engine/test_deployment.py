@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 LEADER, FOLLOWER = "tiny/native/n01", "tiny/native/n02"
 HOST_FAILED, PROCESS_FAILED = 5, 6
+KILLED = ("died-without-a-word", "oom-kill")
+"""What `up` says of a process that was killed; the latter where the kernel, which the hosts share, killed somebody."""
 
 
 @pytest.fixture
@@ -85,8 +87,7 @@ def test_a_follower_killed_before_all_is_ready_is_named_in_seconds(lab: Lab, wor
     stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the follower's death to its report")
     assert failed["seconds_to_report"] < 10.0
     assert f"{FOLLOWER}: killed by SIGKILL (9)" in said
-    assert "died without a word (killed by SIGKILL (9))" in said
-    assert "[died-without-a-word]" in said
+    assert any(f"[{rule}]" in said for rule in KILLED), said
     assert it.cause() == ("died-without-a-word", FOLLOWER, "n02")
 
 
@@ -110,7 +111,7 @@ def test_a_leader_killed_in_its_warm_up_is_named_before_its_follower(
     stages.rows.append(f"{failed['seconds_to_report']:6.2f} s from the leader's death to its report")
     assert failed["seconds_to_report"] < 10.0
     assert f"{LEADER}: killed by SIGKILL (9)" in said
-    assert "[died-without-a-word]" in said
+    assert any(f"[{rule}]" in said for rule in KILLED), said
     assert it.cause() == ("died-without-a-word", LEADER, "n01")
 
 

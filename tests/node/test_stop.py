@@ -234,6 +234,18 @@ def test_records_are_cleared_only_when_all_is_gone(deployment: Deployment) -> No
     assert (records["launch"], records["plan"], records["processes"]) == (None, None, [])
 
 
+def test_how_a_process_ended_by_itself_outlives_its_record(deployment: Deployment) -> None:
+    """What was told to end has no such end, nor has what ended well."""
+    deployment.run(a="exit 3", b="exec sleep 300", c="exit 0")
+    wait_for(lambda: all(deployment.record(key)["exit"] for key in "ac"), "the end of two")
+    for number in ("TERM", "KILL"):
+        deployment.call("signal", ids=["demo/b"], scope="tree", signal=number)
+    deployment.call("await_gone", timeout=10)
+    deployment.call("clear")
+    logs = deployment.call("logs")["logs"]
+    assert {name: shown["exit"] for name, shown in logs.items()} == {"a": {"code": 3}, "b": None, "c": None}
+
+
 def test_clearing_waits_for_the_keeper(deployment: Deployment) -> None:
     deployment.run(a="exec sleep 300")
     keeper = deployment.keeper("a")
