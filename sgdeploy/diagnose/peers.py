@@ -96,6 +96,7 @@ def _lost(
         return
     if others and not missing_ranks([reading, *others]) and all(_gave_up(each, hits) for each in others):
         if all(hit.at is None or hit.at <= (_gave_up(each, hits) or _NEVER) for each in others):
+            named.add(reading.log.process)  # of those that gave up in the same second, one is enough
             yield reasoned(rules.sentence("waited-for-each-other"), reading, (shown,), hit.at)
     else:
         ranks = ", ".join(str(rank) for rank in missing_ranks([reading, *others]))
