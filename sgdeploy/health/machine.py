@@ -209,8 +209,9 @@ def _ended(it: ProcessHealth, seen: Observation, now: float) -> ProcessHealth:
     if not it.check.alive and seen.exit is not None and seen.exit.code == 0:
         return replace(it, state="stopped", phase="done", dead=True)
     died_at = now - (seen.died_ago or 0.0)
-    if it.lost:  # then that was the cause, and the moment
-        reason, died_at = f"{reason}, after its {it.lost} had ended", it.died_at or died_at
+    if it.lost and it.died_at is not None and it.died_at < died_at:
+        # Then that was the cause, and the moment. A worker that is missed only afterwards fell with its process.
+        reason, died_at = f"{reason}, after its {it.lost} had ended", it.died_at
     return replace(it, state="failed", phase=_phase(it), reason=reason, died_at=died_at, tail=seen.tail, dead=True)
 
 
