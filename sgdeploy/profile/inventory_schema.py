@@ -27,7 +27,7 @@ class SshSettings(Section):
 class Defaults(Section):
     """What holds for every host that does not say otherwise."""
 
-    connection: Connection = Field(default="ssh", description="local: the host is this machine, no sshd needed.")
+    connection: Connection = Field(default="ssh", description="local: the host is this machine, without sshd.")
     nic: Text | None = Field(
         default=None, description="Network interface of the data address; default: the platform's."
     )
@@ -72,4 +72,4 @@ class InventoryFile(InventorySection):
     """The same as a file of its own, which says its version."""
 
     reader_keys: ClassVar[frozenset[str]] = frozenset({"$schema"})
-    version: Annotated[Literal[1], version_one("inventory")]
+    version: Annotated[Literal[1], version_one("inventory"), Field(description="Of this format: 1.")]

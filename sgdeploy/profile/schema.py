@@ -174,7 +174,9 @@ class Node(Section):
     """How nodes are used."""
 
     run_dir: str | None = Field(
-        default=None, description="Default: /var/lib/sgdeploy for root, ~/.local/state/sgdeploy for others."
+        default=None,
+        description="Where a host keeps records and logs; default: /var/lib/sgdeploy over SSH as root, which the "
+        "inventory says by `user: root` or `sudo: true`; else ~/.local/state/sgdeploy, also as root on this machine.",
     )
     sysfs_root: str = Field(default="", description="Prefix put before sysfs paths at run time (rehearsals).")
     pin: bool = Field(default=True, description="Whether planned cores are applied with taskset.")
@@ -199,8 +201,10 @@ class ProfileBase(Section):
     """Keys that every topology has. ``extends`` and ``$schema`` are taken out before validation."""
 
     reader_keys: ClassVar[frozenset[str]] = frozenset({"extends", "$schema"})
-    version: Annotated[Literal[1], version_one("profile")]
-    name: Name
+    version: Annotated[Literal[1], version_one("profile"), Field(description="Of this format: 1.")]
+    name: Annotated[
+        Name, Field(description="Name of the deployment, by which all other commands know it once it was started.")
+    ]
     platform: Annotated[str, Field(description="Hardware of the nodes, such as kunpeng-920f or cpu.")]
     inventory: InventoryRef | None = Field(
         default=None, description="Inventory file, relative to the file that names it; or the inventory itself."

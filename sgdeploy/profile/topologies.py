@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from sgdeploy.profile.parts import Section
 from sgdeploy.profile.router_schema import Router
@@ -21,20 +21,22 @@ EngineRole: TypeAlias = Literal["native", "prefill", "decode"]
 
 ENGINE_ROLES: tuple[EngineRole, ...] = ("native", "prefill", "decode")
 
+_DECODE = "The instance that makes the tokens, or several by name."
+
 
 class NativeProfile(ProfileBase):
     """``topology: native``: one instance, or a mapping of named instances; each does prefill and decode."""
 
     topology: Literal["native"]
-    native: Instances
+    native: Annotated[Instances, Field(description="The instance, or several by name; each does prefill and decode.")]
 
 
 class PdProfile(ProfileBase):
     """``topology: pd``: prefill and decode instances, each one or a mapping of named ones, and a router."""
 
     topology: Literal["pd"]
-    prefill: Instances
-    decode: Instances
+    prefill: Annotated[Instances, Field(description="The instance that takes prompts in, or several by name.")]
+    decode: Annotated[Instances, Field(description=_DECODE)]
     router: Router
 
 
@@ -47,8 +49,8 @@ def _two(value: Any) -> Any:
 class TwoPrefills(Section):
     """The prefill instances of two buckets; short prompts and long ones."""
 
-    short: Instance
-    long: Instance
+    short: Annotated[Instance, Field(description="The instance for short prompts.")]
+    long: Annotated[Instance, Field(description="The instance for long prompts.")]
 
 
 class TwoBucketProfile(ProfileBase):
@@ -56,7 +58,7 @@ class TwoBucketProfile(ProfileBase):
 
     topology: Literal["two-bucket-prefill"]
     prefill: Annotated[TwoPrefills, BeforeValidator(_two)]
-    decode: Instances
+    decode: Annotated[Instances, Field(description=_DECODE)]
     router: Router
 
 

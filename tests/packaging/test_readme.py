@@ -41,4 +41,5 @@ def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("http")]
     assert links
-    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+    files = [link.partition("#")[0] or Path(page).name for link in links]
+    assert [file for file in files if not (ROOT / page).parent.joinpath(file).exists()] == []
