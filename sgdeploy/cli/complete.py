@@ -124,7 +124,7 @@ def _deployments() -> Offers:
 
     if os.environ.get(_SPLIT_OFF):
         return []
-    return [(name, "deployment") for name in Registry(default_base(os.environ)).names()]
+    return [(name, "deployment") for name in Registry(default_base(os.environ)).live()]
 
 
 def _shipped_profiles() -> Offers:
@@ -188,7 +188,7 @@ def _plan(ctx: typer.Context) -> Plan:
     values = _values(ctx)
     registry = Registry(default_base(os.environ))
     named = values.get("profile") or values.get("target")
-    (text,) = [str(named)] if named else registry.names()
+    (text,) = [str(named)] if named else registry.live()
     known = None if looks_like_path(text) else registry.recall(text)
     return known.plan if known is not None else _compile(text, values).plan
 

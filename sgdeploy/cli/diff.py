@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import PROFILE_HELP, Changes, Json
+from sgdeploy.cli.options import AGAIN_HELP, Changes, Json
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -32,7 +32,7 @@ class Options(Changes, Json):
             metavar="PROFILE|NAME",
             autocompletion=complete.targets,
             show_default=False,
-            help=f"{PROFILE_HELP} Or the name of a deployment that was started from this machine: its profile again.",
+            help=AGAIN_HELP,
         ),
     ]
 
@@ -44,13 +44,15 @@ def diff(desk: Desk, options: Options) -> None:
     records would be written. A plan is compared with a plan by `sgdeploy plan --diff`, which asks no host.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import profile_of
+    from sgdeploy.cli.targets import as_started_last, profile_of
     from sgdeploy.cli.work import difference
     from sgdeploy.console.replans import replan_lines
 
     console = desk.open(options)
     target = profile_of(desk, options.target, options)
     console.advise(target.warnings)
+    if target.recalled:
+        console.say(as_started_last(desk, target))
     found = run(desk, console, difference(desk, console, target.plan))
     console.show(found.to_json(), replan_lines(found))
     raise typer.Exit(0 if found.same else DIFFERS)

@@ -29,12 +29,12 @@ def lock(desk: Desk, options: Options) -> None:
     the command ends, whatever ends it, and a minute after its connection was cut.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import UNKNOWN, all_known
+    from sgdeploy.cli.targets import all_known, none_is_up
     from sgdeploy.cli.work import state_of_lock
 
     console = desk.open(options)
     known = all_known(desk)
     if not known:
-        console.say(f"no deployment is known on this machine: {UNKNOWN}")
+        console.say(none_is_up(desk))
     for each in known:
         console.lock(run(desk, console, state_of_lock(each.plan)))

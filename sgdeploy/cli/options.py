@@ -52,6 +52,10 @@ def moment(text: str) -> float:
 
 
 PROFILE_HELP = "Path of a profile, or shipped:PATH for one that ships with sgdeploy, such as shipped:demo/local."
+AGAIN_HELP = (
+    f"{PROFILE_HELP} Or the name of a deployment that was started from this machine: its profile again, with the "
+    "--overlay and --set of then."
+)
 ONLY_HELP = (
     "A part of the deployment: a role, an instance such as prefill/long, or the router; globs too. May be repeated."
 )

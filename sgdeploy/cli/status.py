@@ -44,7 +44,7 @@ def status(desk: Desk, options: Options) -> None:
     Ends with 0 where it is ready, 1 where it starts or is degraded, 9 where it is down, 5 where no host answers.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import UNKNOWN, all_known, resolve
+    from sgdeploy.cli.targets import all_known, none_is_up, resolve
     from sgdeploy.cli.work import ask, ask_all, verdict
     from sgdeploy.errors import UsageError
 
@@ -59,7 +59,7 @@ def status(desk: Desk, options: Options) -> None:
         raise UsageError("--advice is about one deployment", hint="name it: `sgdeploy status NAME --advice`")
     plans = [known.plan for known in all_known(desk)]
     if not plans:
-        console.say(f"no deployment is known on this machine: {UNKNOWN}")
+        console.say(none_is_up(desk))
         raise typer.Exit
     statuses, errors = run(desk, console, ask_all(desk, plans))
     if statuses:

@@ -95,4 +95,5 @@ def _described(registry: Registry, name: str) -> str:
     plan = known.plan
     size = f"{plural(len(plan.processes), 'process')} on {plural(len(plan.hosts), 'host')}"
     there = "" if known.profile.is_file() else ", its profile is gone"
-    return f"{plan.topology} on {plan.platform}, engine {plan.engine_version}, {size}, {plan.digest[:19]}{there}"
+    away = ", taken down" if known.away else ""
+    return f"{plan.topology} on {plan.platform}, engine {plan.engine_version}, {size}, {plan.digest[:19]}{away}{there}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sgdeploy.problems import Problem
 
 SHIPPED = "shipped:"
-UNKNOWN = "a name is known from `up` to `down`; name the profile's path to ask the hosts themselves"
+UNKNOWN = "a name is known where `up` was run; name the profile's path to ask the hosts themselves"
 _LISTED = 20
 _SUFFIXES = (".yaml", ".yml")
 
@@ -34,11 +35,17 @@ class Target:
         plan: what is to run, or what was started last.
         profile: the file that it was made from.
         warnings: what the profile's reader found doubtful.
+        sets: what ``--set`` has changed of it.
+        overlays: what ``--overlay`` has laid over it: absolute paths, and names of shipped ones.
+        recalled: the changes come, in part or all, from what was started last under this name.
     """
 
     plan: Plan
     profile: Path
     warnings: tuple[Problem, ...] = ()
+    sets: tuple[str, ...] = ()
+    overlays: tuple[str, ...] = ()
+    recalled: bool = False
 
 
 def registry(desk: Desk) -> Registry:
@@ -96,7 +103,15 @@ def compiled(desk: Desk, text: str, changes: Changes) -> Target:
         ProfileError, UsageError: as in ``compile_named``.
     """
     result = compile_named(desk, text, changes)
-    return Target(result.plan, profile_path(text), result.warnings)
+    overlays = tuple(map(_from_anywhere, changes.overlays or ()))
+    return Target(result.plan, profile_path(text), result.warnings, tuple(changes.sets or ()), overlays)
+
+
+def _from_anywhere(overlay: str) -> str:
+    """Name an overlay so that it is found from another working folder too."""
+    if overlay.startswith(SHIPPED) or not looks_like_path(overlay):
+        return overlay
+    return str(Path(overlay).absolute())
 
 
 def compile_named(desk: Desk, text: str, changes: Changes) -> Compiled:
@@ -130,8 +145,8 @@ def known(desk: Desk, name: str) -> Known:
 
 
 def _advice(desk: Desk, name: str) -> str:
-    names = registry(desk).names()
-    guess = did_you_mean(name, names)
+    names = registry(desk).live()
+    guess = did_you_mean(name, registry(desk).names())
     if guess:
         return f"did you mean {guess}?"
     known_names = f"known: {', '.join(names)}; " if names else ""
@@ -155,8 +170,7 @@ def resolve(desk: Desk, text: str, changes: Changes) -> Target:
         return compiled(desk, text, changes)
     if changes.sets or changes.overlays:
         raise UsageError("--set and --overlay change a profile; give its path instead of a name")
-    found = known(desk, text)
-    return Target(found.plan, found.profile)
+    return _as_started(known(desk, text))
 
 
 def one_or_the_only(desk: Desk, text: str | None, changes: Changes) -> Target:
@@ -167,37 +181,71 @@ def one_or_the_only(desk: Desk, text: str | None, changes: Changes) -> Target:
     """
     if text is not None:
         return resolve(desk, text, changes)
-    only = the_only_one(desk)
-    return Target(only.plan, only.profile)
+    return _as_started(the_only_one(desk))
+
+
+def _as_started(found: Known) -> Target:
+    return Target(found.plan, found.profile, sets=found.sets, overlays=found.overlays)
 
 
 def profile_of(desk: Desk, text: str, changes: Changes) -> Target:
     """Compile what `up` is about: a profile by its path, or the profile of a deployment that is known by name.
 
+    A name means the profile with the overlays and ``--set`` that it was started with: without them a rehearsal would
+    become the real engine. New ones come on top, and a new value of a key takes the place of the old one.
+
     Raises:
         UsageError, ProfileError, StateError: as in ``resolve``.
     """
+    from sgdeploy.cli.options import Changes
+
     if names_profile(desk, text):
         return compiled(desk, text, changes)
-    return compiled(desk, str(known(desk, text).profile), changes)
+    found = known(desk, text)
+    anew = {_key(given) for given in changes.sets or ()}
+    sets = [*(kept for kept in found.sets if _key(kept) not in anew), *(changes.sets or ())]
+    overlays = list(dict.fromkeys((*found.overlays, *map(_from_anywhere, changes.overlays or ()))))
+    made = compiled(desk, str(found.profile), Changes(sets=sets, overlays=overlays))
+    return replace(made, recalled=bool(found.sets or found.overlays))
+
+
+def _key(given: str) -> str:
+    return given.partition("=")[0].strip()
+
+
+def as_started_last(desk: Desk, target: Target) -> str:
+    """Say which changes a target that was named has from its last start."""
+    from sgdeploy.cli.redact import redact_words
+
+    pairs = [*(("--overlay", overlay) for overlay in target.overlays), *(("--set", given) for given in target.sets)]
+    words = redact_words([word for pair in pairs for word in pair], desk.environ, desk.secret_names)
+    return f"{target.plan.name} is meant as it was started last: {target.profile} {shlex.join(words)}"
+
+
+def none_is_up(desk: Desk) -> str:
+    """Say that no deployment is known here that was not taken down."""
+    away = ", ".join(registry(desk).names())
+    if not away:
+        return f"no deployment is known on this machine: {UNKNOWN}"
+    return f"all that was started from this machine was taken down again: {away}; name one to ask its hosts"
 
 
 def all_known(desk: Desk) -> list[Known]:
-    """Give every deployment known on this machine.
+    """Give every deployment that was started from this machine and not taken down since.
 
     Raises:
         StateError: a damaged record.
     """
-    return [known(desk, name) for name in registry(desk).names()]
+    return [known(desk, name) for name in registry(desk).live()]
 
 
 def the_only_one(desk: Desk) -> Known:
-    """Give the deployment that is meant when none is named.
+    """Give the deployment that is meant when none is named: one that was taken down only where no other is known.
 
     Raises:
         UsageError: there is none, or more than one.
     """
-    names: Sequence[str] = registry(desk).names()
+    names: Sequence[str] = registry(desk).live() or registry(desk).names()
     if len(names) == 1:
         return known(desk, names[0])
     if not names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, PROFILE_HELP, Changes, LockWait, Progress, seconds
+from sgdeploy.cli.options import AGAIN_HELP, ONLY_HELP, Changes, LockWait, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -34,7 +34,7 @@ class Options(Changes, LockWait, Progress):
             metavar="PROFILE|NAME",
             autocompletion=complete.targets,
             show_default=False,
-            help=f"{PROFILE_HELP} Or the name of a deployment that was started from this machine: its profile again.",
+            help=AGAIN_HELP,
         ),
     ]
     timeout: Annotated[
@@ -75,12 +75,15 @@ def up(desk: Desk, options: Options) -> None:
     was planned otherwise, or of which a rank has ended, is restarted as a whole, after a question where it may serve.
     """
     from sgdeploy.cli.run import run
-    from sgdeploy.cli.targets import profile_of
+    from sgdeploy.cli.targets import as_started_last, profile_of
     from sgdeploy.cli.work import Wanted, bring_up
+    from sgdeploy.deploy.events import Note
 
     console = desk.open(options)
     target = profile_of(desk, options.target, options)
     console.problems(target.warnings)
+    if target.recalled:
+        console.tell(Note(as_started_last(desk, target), hint="name the profile's path to start it without"))
     wanted = Wanted(
         options.timeout,
         wait=options.wait,

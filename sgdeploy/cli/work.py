@@ -68,7 +68,7 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
 
     def remember() -> None:
         try:
-            registry(desk).remember(target.plan, target.profile)
+            registry(desk).remember(target.plan, target.profile, sets=target.sets, overlays=target.overlays)
         except OSError as error:
             what = f"this machine cannot remember {target.plan.name}: {error.filename}: {error.strerror}"
             console.tell(Note(what, "warning", hint="name the profile's path to `status` and `down`"))
@@ -190,7 +190,7 @@ def started_elsewhere(desk: Desk, plan: Plan) -> Plan | None:
         known = registry(desk).recall(plan.name)
     except StateError:  # a damaged memory is told to whoever names it; the plan at hand is enough
         return None
-    return None if known is None or elsewhere.covers(plan, known.plan) else known.plan
+    return None if known is None or known.away or elsewhere.covers(plan, known.plan) else known.plan
 
 
 async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
@@ -203,7 +203,7 @@ async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
 
 
 async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptions) -> None:
-    """Run ``down``; a deployment that is proven gone is no longer known by its name.
+    """Run ``down``; of a deployment that is proven gone only its name, plan and profile stay known.
 
     Where the profile has changed since it was started, it is taken down there first.
 
@@ -226,7 +226,7 @@ async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptio
         await down_case.down(plan, patient(tell), tell, options)
     console.tell(next((outcome for outcome in outcomes if outcome.outcome == "stopped"), outcomes[-1]))
     if not options.keep_records and not options.only:
-        registry(desk).forget(plan.name)
+        registry(desk).put_away(plan.name)
 
 
 async def look_into(plan: Plan) -> Diagnosed:

@@ -114,7 +114,10 @@ def test_a_changed_profile_still_finds_what_was_started(
         [host.run_dir for host in started.hosts],
         [f"/srv/elsewhere/tiny/{name}" for name in ("a1", "a2")],
     ]
-    assert call("status", "tiny").code == 2
+    assert call("status", "tiny").code == 9
+    hosts.downs.clear()
+    assert call("down", "tiny.yaml", *moved).code == 0
+    assert len(hosts.downs) == 1, "where it was taken down is no place to look any more"
 
 
 def test_what_a_part_leaves_running_is_still_known(call: Call, hosts: Hosts) -> None:
@@ -138,7 +141,11 @@ def test_a_whole_life(call: Call, hosts: Hosts) -> None:
     down = call("down")
     assert (down.code, down.err) == (0, "stopped: tiny is down (0.5 s)\n")
     assert hosts.downs[0][0] == hosts.ups[0][0]
-    assert call("down").code == 2  # it is no longer known by its name
+    assert call("status").err.startswith("all that was started from this machine was taken down again: tiny;")
+    for words in (("down",), ("down", "tiny")):
+        again = call(*words)
+        assert (again.code, again.err) == (0, "nothing: tiny is down (0.5 s)\n")
+    assert call("status", "tiny").code == 9
     again = call("down", "tiny.yaml")
     assert (again.code, again.err) == (0, "nothing: tiny is down (0.5 s)\n")
     assert call("status", "tiny.yaml").code == 9
@@ -173,6 +180,28 @@ def test_up_by_name_reads_the_profile_again(call: Call, hosts: Hosts, home: Path
     profile.write_text(profile.read_text().replace("native:\n", "native:\n  port: 32000\n"))
     assert call("up", "tiny").code == 0
     assert [plan.front_door.port for plan, _ in hosts.ups] == [30000, 32000]
+
+
+def test_a_name_means_what_was_started_with_its_overlays_and_changes(
+    call: Call, hosts: Hosts, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "work" / "more.yaml").write_text("native: {flags: {page-size: 32}}\n")
+    changes = ("--overlay", "rehearsal", "--overlay", "more.yaml", "--set", "native.port=31000")
+    assert call("up", "tiny.yaml", *changes, "--set", "name=other").code == 0
+    started = hosts.ups[0][0]
+    monkeypatch.chdir(home)
+    again = call("up", "other")
+    assert again.code == 0
+    assert "other is meant as it was started last: " in again.err
+    assert "more.yaml --set native.port=31000 --set name=other" in again.err
+    assert call("down", "other").code == 0
+    assert call("up", "other").code == 0, "also after it was taken down"
+    assert [plan for plan, _ in hosts.ups[1:]] == [started, started]
+    assert call("up", "other", "--set", "native.port=32000").code == 0
+    assert call("up", "other").code == 0
+    assert [plan.front_door.port for plan, _ in hosts.ups[3:]] == [32000, 32000]
+    assert call("up", str(home / "work" / "tiny.yaml"), "--set", "name=other").code == 0
+    assert hosts.ups[-1][0].front_door.port == 30000, "a path means the profile as it stands"
 
 
 def test_a_name_is_known_once_something_was_started(call: Call, hosts: Hosts) -> None:
