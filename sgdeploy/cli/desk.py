@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sgdeploy.cli.options import Output
     from sgdeploy.console.console import Console
     from sgdeploy.console.data import Mode
+    from sgdeploy.console.stream import Secrets
     from sgdeploy.plan.model import Plan
 
 
@@ -33,6 +34,7 @@ class Desk:
         self.secret_names: frozenset[str] = frozenset()
         self._streams = (out, err)
         self._console: Console | None = None
+        self._hidden: Secrets | None = None
 
     @classmethod
     def here(cls, argv: Sequence[str]) -> Desk:
@@ -68,13 +70,21 @@ class Desk:
         from sgdeploy.console.console import Console
 
         out, err = self._streams
-        self._console = Console(mode, out=out, err=err, quiet=quiet)
+        self._console = Console(mode, out=out, err=err, quiet=quiet, secrets=self._secrets())
         return self._console
 
+    def _secrets(self) -> Secrets:
+        from sgdeploy.console.stream import Secrets
+
+        self._hidden = self._hidden or Secrets()
+        return self._hidden
+
     def secrets_of(self, plan: Plan) -> dict[str, str]:
-        """Read the values of a plan's secrets, as far as they are set, and remember the names for redaction."""
+        """Read the values of a plan's secrets, as far as they are set; from now on nobody gets to see them."""
         self.secret_names |= set(plan.secret_names)
-        return {name: self.environ[name] for name in plan.secret_names if name in self.environ}
+        values = {name: self.environ[name] for name in plan.secret_names if name in self.environ}
+        self._secrets().learn(values)
+        return values
 
     def finish(self) -> None:
         """Flush; where nobody reads any more, keep the interpreter from complaining about it at its end."""

@@ -17,7 +17,7 @@ from sgdeploy.console.faults import error_json, error_lines, in_full
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard, Picture, RankPicture
 from sgdeploy.console.splits import Pace, SplitPicture
-from sgdeploy.console.stream import UnwrittenError
+from sgdeploy.console.stream import Secrets, UnwrittenError
 from sgdeploy.console.text import clean
 from sgdeploy.deploy.events import (
     Completion,
@@ -63,6 +63,7 @@ class Console(Data):
         err: TextIO,
         quiet: bool = False,
         color: bool | None = None,
+        secrets: Secrets | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Make a console.
@@ -73,9 +74,10 @@ class Console(Data):
             err: where everything else goes.
             quiet: show failures, warnings and the outcome only.
             color: True or False to insist, None for what the terminal and ``NO_COLOR`` say.
+            secrets: what must not be seen; may learn more later.
             clock: seconds since the epoch.
         """
-        super().__init__(mode, out=out, err=err, color=color)
+        super().__init__(mode, out=out, err=err, color=color, secrets=secrets)
         self._quiet = quiet
         self._clock = clock
         self._failures_told = 0

@@ -13,7 +13,7 @@ from sgdeploy.console.logs import LogPrinter
 from sgdeploy.console.plans import host_lines, plan_lines
 from sgdeploy.console.splits import split_lines
 from sgdeploy.console.statuses import overview_lines, status_lines
-from sgdeploy.console.stream import Sink
+from sgdeploy.console.stream import Secrets, Sink
 from sgdeploy.console.text import clean
 
 if TYPE_CHECKING:
@@ -31,14 +31,22 @@ Mode: TypeAlias = "Literal['live', 'plain', 'json']"
 
 
 class Data:
-    """Writes plans, statuses, findings, logs and lines: for people, or as JSON values for programs."""
+    """Writes plans, statuses, findings, logs and lines: for people, or as JSON values for programs.
 
-    def __init__(self, mode: Mode, *, out: TextIO, err: TextIO, color: bool | None) -> None:
+    Attributes:
+        mode: for whom.
+        secrets: values that are hidden in all that is written.
+    """
+
+    def __init__(
+        self, mode: Mode, *, out: TextIO, err: TextIO, color: bool | None, secrets: Secrets | None = None
+    ) -> None:
         """Take the two streams; the arguments are those of ``Console``."""
         self.mode: Mode = mode
-        self._sink = Sink(out)
+        self.secrets = secrets or Secrets()
+        self._sink = Sink(out, self.secrets)
         self._out = _terminal(self._sink, color)
-        self._err = _terminal(Sink(err), color)
+        self._err = _terminal(Sink(err, self.secrets), color)
 
     def plan(self, plan: Plan) -> None:
         """Write a plan: a summary, or its public JSON object."""

@@ -44,7 +44,7 @@ class LogPrinter:
 
     async def write(self, text: str) -> bool:
         """Write as the reader reads."""
-        for piece in _pieces(text):
+        for piece in _pieces(self._out.secrets.hide(text)):
             await self._room()
             self._out.write(piece)
             self._out.flush()

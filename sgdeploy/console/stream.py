@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import errno
+import json
+from collections.abc import Mapping
 from typing import TextIO
 
 from sgdeploy.errors import SgdeployError
+
+SHORTEST = 6
+"""Characters of the shortest value that is hidden: a shorter one stands in words of its own right everywhere."""
 
 _READER_GONE = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
 
 
 class UnwrittenError(SgdeployError):
     """What was to be shown could not be written, and not because its reader has gone."""
+
+
+class Secrets:
+    """Values that must not be seen, whoever wrote them: an engine may quote its key in an error, in any form."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._names: dict[str, str] = {}
+
+    def learn(self, values: Mapping[str, str]) -> None:
+        """Take in the values of variables, by the names that are shown instead."""
+        for name, value in values.items():
+            if len(value) >= SHORTEST:
+                self._names.update({value: name, json.dumps(value)[1:-1]: name})
+
+    def hide(self, text: str) -> str:
+        """Give a text with the names in place of the values."""
+        for value, name in self._names.items():
+            text = text.replace(value, f"[{name} hidden]")
+        return text
 
 
 class Sink:
@@ -21,9 +46,10 @@ class Sink:
     a full disk, is raised once.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        """Write to ``stream`` for as long as somebody reads it."""
+    def __init__(self, stream: TextIO, secrets: Secrets | None = None) -> None:
+        """Write to ``stream`` for as long as somebody reads it, and never one of the secrets."""
         self._stream = stream
+        self.secrets = secrets or Secrets()
         self.gone = False
 
     @property
@@ -43,7 +69,7 @@ class Sink:
         """Write, or drop the text once the reader has gone."""
         if not self.gone:
             try:
-                self._stream.write(text)
+                self._stream.write(self.secrets.hide(text))
             except OSError as exc:
                 self._forgive(exc)
         return len(text)

@@ -10,6 +10,7 @@ from sgdeploy.diagnose.model import Evidence, Finding
 from sgdeploy.diagnose.reading import Hit, Reading
 from sgdeploy.engine.catalogue import ENGINE, ROUTER, catalogue
 from sgdeploy.engine.diagnosis import Moment, Rule, Sentence
+from sgdeploy.node.keys import hide
 from sgdeploy.profile.suggest import did_you_mean
 
 SHOWN: Final = 400
@@ -26,7 +27,6 @@ _MOMENTS: Mapping[Moment, str] = {
     "decode": " in a decode step",
 }
 _COMMAND = re.compile(r"process\.cmdline\(\)=\[(?P<words>[^\]]*)\]?")
-_KEYS = re.compile(r"""((?:api[_-]key|password)['"]?\s*[:=]\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
 _PID = re.compile(r"\bpid[=: ]+(?P<pid>\d+)")
 _TELLING = ("--node-rank", "--rank", "--port", "--disaggregation-mode")
 _NAMED_PORTS = (
@@ -105,7 +105,7 @@ def evidence(reading: Reading, number: int, line: str) -> Evidence:
 
 def shown(line: str, most: int) -> str:
     """Make a line fit to be shown: the engine writes its keys into its own log."""
-    return _KEYS.sub(r"\1'[hidden]'", line.strip())[:most]
+    return hide(line.strip())[:most]
 
 
 def last_line(reading: Reading) -> Evidence:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from .files import CHUNK, TEXT_LIMIT
+from .keys import hide
 from .logparts import last_exit
 
 TYPE_CHECKING = False
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_])")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
-# The engine writes its keys into its own log: server_args={…, 'api_key': '…', …}. They stay on the node.
-KEYS = re.compile(r"""((?:api[_-]key|password)['"]?\s*[:=]\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
 LINE_SHOWN, TAIL_LINE, TAIL_LINES = 200, 2000, 20
 
 
@@ -28,7 +27,7 @@ def clean(line: bytes, limit: int = CHUNK) -> str:
     text = line[: 4 * limit].decode("utf-8", "replace")
     if "\x1b" in text:
         text = ESCAPES.sub("", text)
-    return KEYS.sub(r"\1'[hidden]'", UNPRINTABLE.sub("", text)).rstrip()[:limit]
+    return hide(UNPRINTABLE.sub("", text)).rstrip()[:limit]
 
 
 def lines_of(data: bytes) -> list[bytes]:
