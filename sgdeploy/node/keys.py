@@ -10,7 +10,7 @@ import re
 
 _NAME = r"(?:api[_-]?key|password|passwd|auth[_-]token)"
 _SECRETS = re.compile(
-    rf"""((?:\b|_){_NAME}['"]?\s*[:=]\s*|--[\w-]{{0,40}}{_NAME}\s+|\bBearer\s+)"""
+    rf"""((?:\b|_){_NAME}['"]?\s*[:=]\s*|--[\w-]{{0,40}}{_NAME}(?:\s*[:=]\s*|\s+)|\bBearer\s+)"""
     r"""("[^"]*"|'[^']*'|(?!(?:None|null|True|False)\b)[^\s'",;)}\]]+)""",
     re.IGNORECASE,
 )
