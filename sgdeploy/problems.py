@@ -21,7 +21,7 @@ class Place:
 
     Attributes:
         file: the path as the user gave it (relative paths stay relative), or ``--set`` for the command line.
-        line: counted from 1.
+        line: counted from 1; 0 for the file as a whole, which could not be read.
         column: counted from 1, in characters.
         text: the whole source line without its end, for the caret display ("" when unknown).
         width: how many characters the caret underlines, at least 1.
@@ -34,8 +34,8 @@ class Place:
     width: int = 1
 
     def __str__(self) -> str:
-        """Give ``file:line:col``."""
-        return f"{self.file}:{self.line}:{self.column}"
+        """Give ``file:line:col``, or the file alone."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 @dataclass(frozen=True)

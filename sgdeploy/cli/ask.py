@@ -13,7 +13,7 @@ from sgdeploy.cli.options import TARGET_HELP, Changes, Json
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
     from sgdeploy.console.console import Console
-    from sgdeploy.plan.model import FrontDoor
+    from sgdeploy.plan.model import Plan
 
 EXAMPLES = """
   sgdeploy ask dsv3 "The capital of France is"
@@ -44,14 +44,16 @@ def ask(desk: Desk, options: Options) -> None:
     console.advise(target.warnings)
     door = target.plan.front_door
     key = None if door.api_key is None else desk.secrets_of(target.plan).get(door.api_key.variable)
-    run(desk, console, _ask(console, door, options, key))
+    run(desk, console, _ask(console, target.plan, options, key))
 
 
-async def _ask(console: Console, door: FrontDoor, options: Options, key: str | None) -> None:
+async def _ask(console: Console, plan: Plan, options: Options, key: str | None) -> None:
     from sgdeploy.remote.front_door import ask as send
     from sgdeploy.words import plural
 
-    pieces = [piece async for piece in send(door, options.prompt, max_tokens=options.max_tokens, api_key=key)]
+    door = plan.front_door
+    answer = send(door, options.prompt, deployment=plan.name, max_tokens=options.max_tokens, api_key=key)
+    pieces = [piece async for piece in answer]
     text = "".join(piece.text for piece in pieces)
     tokens = next((piece.tokens for piece in reversed(pieces) if piece.tokens is not None), len(pieces))
     first = next((piece.seconds for piece in pieces if piece.text), None)

@@ -124,10 +124,32 @@ def compile_named(desk: Desk, text: str, changes: Changes) -> Compiled:
     from sgdeploy.plan.compile import compile_profile
 
     path = profile_path(text)
+    if not looks_like_path(text) and not path.exists():
+        raise UsageError(f"there is no profile {text}", hint=_advice_for_profile(desk, text))
     overlays = [overlay_path(overlay) for overlay in changes.overlays or ()]
     result = compile_profile(path, changes.sets or (), overlays)
     desk.secrets_of(result.plan)
     return result
+
+
+def _advice_for_profile(desk: Desk, text: str) -> str:
+    """Say what a word without a slash or an ending may have meant where a profile belongs."""
+    if text in registry(desk).names():
+        return f"{text} is the name of a deployment; its profile is {_called(known(desk, text).profile)}"
+    shipped = [_called(path) for path in data_dir("profiles").rglob("*.yaml") if "overlays" not in path.parts]
+    beside = [path.name for ending in _SUFFIXES for path in Path().glob(f"*{ending}")]
+    by_word = {Path(name).stem: name for name in (*sorted(shipped), *beside)}
+    guess = by_word.get(text) or by_word.get(did_you_mean(text, by_word) or "")
+    ways = f"give the path of a file that ends in .yaml, or {SHIPPED}PATH for one that ships with sgdeploy"
+    return f"did you mean {guess}?" if guess else ways
+
+
+def _called(profile: Path) -> str:
+    """Name a profile the way a command line does."""
+    base = data_dir("profiles")
+    if profile.is_relative_to(base):
+        return SHIPPED + profile.relative_to(base).with_suffix("").as_posix()
+    return str(profile)
 
 
 def known(desk: Desk, name: str) -> Known:

@@ -70,6 +70,6 @@ def problem_json(problem: Problem) -> dict[str, Any]:
         "hint": problem.hint,
         "path": list(problem.path),
         "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
+        "line": (place.line or None) if place else None,
+        "column": (place.column or None) if place else None,
     }

@@ -73,6 +73,9 @@ class Reading:
         self.faults: list[HostFault] = []
         self._tell = tell
         self._follow = options.follow
+        self._selective = options.grep is not None or options.since is not None
+        self._chosen = len(chosen)
+        self._found = False
         self._hosts = [
             HostLogs(session, [p for p in chosen if p.host == name], fleet.clock_offsets.get(name, 0.0), options)
             for name, session in fleet.sessions.items()
@@ -100,6 +103,7 @@ class Reading:
         batch: list[LogLine] = []
         while heads:
             _, number, line = heads[0]
+            self._found = True
             batch.append(line)
             following = await self._next(self._hosts[number])
             if following is None:
@@ -125,6 +129,9 @@ class Reading:
                 why.setdefault(reason, []).append(process.partition("/")[2])
         for reason, processes in why.items():
             self._tell(Note(f"nothing of {name_list(processes)}: {reason}"))
+        searched = self._chosen - sum(map(len, why.values()))
+        if self._selective and not self._found and not self.faults and searched:
+            self._tell(Note(f"no line matches ({plural(searched, 'log')} searched)"))
 
     async def _news(self, show: Show) -> None:
         arrived: asyncio.Queue[list[LogLine]] = asyncio.Queue(maxsize=len(self._hosts))

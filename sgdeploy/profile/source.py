@@ -66,9 +66,10 @@ def read(path: Path, name: str, folder: Path, asked: Place | None = None) -> Sou
         asked: where the file was named (an ``extends`` or ``inventory`` value); None for the command line.
 
     Returns:
-        The text, or the one problem that kept it from being read: at ``asked``, or in the file for bad bytes.
+        The text, or the one problem that kept it from being read: at ``asked``, or in the file, for bad bytes at a
+        line of it.
     """
-    where = asked or Place(name, 1, 1)
+    where = asked or Place(name, 0, 0)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)

@@ -35,7 +35,9 @@ class Piece:
     tokens: int | None = None
 
 
-async def ask(door: FrontDoor, prompt: str, *, max_tokens: int, api_key: str | None) -> AsyncIterator[Piece]:
+async def ask(
+    door: FrontDoor, prompt: str, *, deployment: str, max_tokens: int, api_key: str | None
+) -> AsyncIterator[Piece]:
     """Send a completion and yield its pieces as they come. No proxy of the environment is used.
 
     Raises:
@@ -65,7 +67,8 @@ async def ask(door: FrontDoor, prompt: str, *, max_tokens: int, api_key: str | N
                     yield piece
     except httpx.HTTPError as error:
         reason = f"{door.url} cannot be reached from this machine: {str(error) or type(error).__name__}"
-        hint = "ask from a machine of the cluster's network; `sgdeploy status` asks on the node itself"
+        status = f"`sgdeploy status {deployment}`"
+        hint = f"see whether it runs: {status}; if it does, ask from a machine of the cluster's network"
         raise RemoteError("no answer", [HostFault(door.host, reason, hint)]) from error
 
 

@@ -138,3 +138,19 @@ def test_templates_of_ones_own_make_the_scripts(call: Call, work: Path) -> None:
     assert found.code == 0
     assert (work / "scripts/a1/scripts/native-a1.sh").read_text() == "#!/usr/bin/env bash\n# site: tiny/native/a1\n"
     assert "start" in (work / "scripts/a1/start.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("tiny", "tiny is the name of a deployment; its profile is "),
+        ("local", "did you mean shipped:demo/local?"),
+        ("hosst", "did you mean hosts.yaml?"),
+        ("zzzzzz", "give the path of a file that ends in .yaml, or shipped:PATH"),
+    ],
+)
+@pytest.mark.usefixtures("started")
+def test_a_word_that_is_no_profile(call: Call, word: str, hint: str) -> None:
+    found = call("plan", word)
+    assert found.code == 2
+    assert found.err.startswith(f"error: there is no profile {word}\nhint: {hint}")

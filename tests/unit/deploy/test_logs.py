@@ -95,6 +95,21 @@ async def test_the_histories_of_all_hosts_are_merged_by_our_clock() -> None:
     assert question["processes"] == [{"id": "demo/native/h1", "log": "native-n000.log", "utc": False}]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (LogsOptions(grep=Grep("x")), ["no line matches (1 log searched)"]),
+        (LogsOptions(since=1.0), ["no line matches (1 log searched)"]),
+        (LogsOptions(), []),
+    ],
+)
+async def test_a_search_without_a_hit_says_so(options: LogsOptions, told: list[str]) -> None:
+    heard, shown = Heard(), Shown()
+    hosts = make(make_plan(2), h1=[END], h2=[{**END, "missing": {"demo/native/h2": "no log"}}])
+    await logs(make_plan(2), hosts, shown, heard, options)
+    assert [getattr(event, "message", "") for event in heard.events] == ["nothing of native/h2: no log", *told]
+
+
 def asked(hosts: FakeConnector, name: str) -> Mapping[str, Any]:
     """Give what a host was asked."""
     node = hosts.nodes[name]

@@ -30,7 +30,7 @@ def door(rank: Rank) -> FrontDoor:
 
 
 async def asked(where: FrontDoor, key: str | None = None) -> list[Piece]:
-    return [piece async for piece in ask(where, "hello", max_tokens=5, api_key=key)]
+    return [piece async for piece in ask(where, "hello", deployment="d1", max_tokens=5, api_key=key)]
 
 
 async def test_pieces_come_with_times_and_the_servers_own_count(ranks: Ranks) -> None:
@@ -61,3 +61,4 @@ async def test_nobody_there_is_a_fault_of_that_host() -> None:
         await asked(where)
     assert caught.value.faults[0].host == "gw"
     assert f"{where.url} cannot be reached from this machine" in caught.value.faults[0].reason
+    assert "`sgdeploy status d1`" in str(caught.value.faults[0].hint)
