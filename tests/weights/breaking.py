@@ -63,3 +63,9 @@ def config(model: Path, **values: object) -> None:
     """Change config.json."""
     path = model / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def piped(path: Path) -> None:
+    """Put a pipe where a file was."""
+    path.unlink()
+    os.mkfifo(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.weights.breaking import config, header, pointer, renamed, shorten, swapped, without
+from tests.weights.breaking import config, header, piped, pointer, renamed, shorten, swapped, without
 from tests.weights.conftest import Call
 from tests.weights.tiny import TINY, deepseek, deepseek_config, write_model
 
@@ -95,6 +95,21 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str, str]] = {
         lambda model: config(model, num_hidden_layers=7, num_nextn_predict_layers=0),
         "no tensor of layer 5, 6 is in any shard; config.json says num_hidden_layers 7",
         "the checkpoint is incomplete",
+    ),
+    "layers-countless": (
+        lambda model: config(model, num_hidden_layers=10**9),
+        "config.json: num_hidden_layers is 1000000000, and the checkpoint has only ",
+        "config.json and the weights do not belong together",
+    ),
+    "pipe": (
+        lambda model: piped(model / FIRST),
+        "it is no regular file",
+        "",
+    ),
+    "config-pipe": (
+        lambda model: piped(model / "config.json"),
+        "config.json cannot be read: it is no regular file",
+        "",
     ),
     "architecture": (
         lambda model: config(model, architectures=["GptOssForCausalLM"]),

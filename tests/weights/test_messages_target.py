@@ -24,6 +24,9 @@ KUNPENG = ("--scheme", "kunpeng", "--tp", 8, "--dp", 2)
 
 
 def test_paths_that_cannot_be_a_target(model: Path, tmp_path: Path, call: Call) -> None:
+    unnamed = call("--model", model, "--out", tmp_path / "a\udcff\n", *KUNPENG)
+    assert unnamed.code == 2
+    assert "holds characters that no manifest can name" in unnamed.err
     odd = call("--model", model, "--out", tmp_path / "a[1]", *KUNPENG)
     assert odd.code == 2
     assert "contains '[': SGLang passes it to glob and will not find the files" in odd.err

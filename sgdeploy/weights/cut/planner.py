@@ -19,6 +19,7 @@ from sgdeploy.weights.cut.model import Bundle, Checkpoint, Parameter, SplitPlan
 from sgdeploy.weights.cut.names import Claim, Names, first_of, form_of
 from sgdeploy.weights.cut.schema import EXPERTS, Family, Layout, Row, Scheme
 from sgdeploy.weights.cut.sizes import WHOLE, Sizes, check_sizes, stages
+from sgdeploy.words import plural
 
 FORMAT = 1
 """Counts up when the same input is written otherwise, so that older splits are not taken for new ones."""
@@ -57,7 +58,7 @@ def make_plan(checkpoint: Checkpoint, wish: Wish) -> tuple[SplitPlan | None, lis
         return None, [kin]
     rows = (*wish.scheme.rows, *kin.rows)
     rules, problems = _rules(wish, rows)
-    counts, wrong = _counts(checkpoint.config, kin)
+    counts, wrong = _counts(checkpoint.config, kin, len(checkpoint.tensors))
     problems += wrong
     if not wrong:
         problems += check_sizes(wish.sizes, counts.layers, counts.experts, wish.scheme, wish.files)
@@ -85,8 +86,8 @@ class _Counts:
     experts: int = 0
 
 
-def _counts(config: Mapping[str, Any], kin: Family) -> tuple[_Counts, list[Problem]]:
-    """Read how many layers and experts there are."""
+def _counts(config: Mapping[str, Any], kin: Family, tensors: int) -> tuple[_Counts, list[Problem]]:
+    """Read how many layers and experts there are: never more than tensors, whatever the file says."""
     problems: list[Problem] = []
 
     def number(key: str | None, least: int, missing: int | None) -> int:
@@ -96,6 +97,9 @@ def _counts(config: Mapping[str, Any], kin: Family) -> tuple[_Counts, list[Probl
         if type(value) is not int or value < least:
             problems.append(Problem(f"config.json: {key} must be a whole number from {least}, got {value!r}"))
             return 0
+        if value > tensors:
+            message = f"config.json: {key} is {value}, and the checkpoint has only {plural(tensors, 'tensor')} in all"
+            problems.append(Problem(message, "config.json and the weights do not belong together", code="count"))
         return value
 
     layers = number("num_hidden_layers", 1, None)

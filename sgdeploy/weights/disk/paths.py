@@ -14,6 +14,9 @@ def check_paths(model: Path, target: Path) -> Iterator[Problem]:
     if odd is not None:
         message = f"the path {target} contains '{odd}': SGLang passes it to glob and will not find the files"
         yield Problem(message, "choose another name", code="target")
+    if not str(target).isprintable():
+        message = f"the path {str(target)!r} holds characters that no manifest can name"
+        yield Problem(message, "choose another name", code="target")
     real, source = target.resolve(), model.resolve()
     if real == source:
         yield Problem("the output is the model directory itself", "choose another --out", code="target")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
+import stat
 import struct
 import zlib
 from pathlib import Path
@@ -52,8 +54,15 @@ def read(folder: Path) -> dict[str, Any]:
     }
 
 
+def _refuse_unreadable(path: Path) -> None:
+    """Refuse what is no file of its own right: a pipe would be waited for until somebody writes into it."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 def _text(path: Path) -> dict[str, Any]:
     try:
+        _refuse_unreadable(path)
         return {"text": path.read_bytes().decode("latin-1")}
     except OSError as error:
         return {"error": error.strerror, "missing": isinstance(error, FileNotFoundError)}
@@ -70,6 +79,7 @@ def _named(index: dict[str, Any] | None) -> list[str]:
 def shard(folder: Path, name: str) -> dict[str, Any]:
     """Read the header of one file, as ``read`` tells it."""
     try:
+        _refuse_unreadable(folder / name)
         with (folder / name).open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
