@@ -41,7 +41,6 @@ def ask(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = resolve(desk, options.target, options)
-    console.advise(target.warnings)
     door = target.plan.front_door
     key = None if door.api_key is None else desk.secrets_of(target.plan).get(door.api_key.variable)
     run(desk, console, _ask(console, target.plan, options, key))

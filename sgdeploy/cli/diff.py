@@ -50,7 +50,6 @@ def diff(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = profile_of(desk, options.target, options)
-    console.advise(target.warnings)
     if target.recalled:
         console.say(as_started_last(desk, target))
     found = run(desk, console, difference(desk, console, target.plan))

@@ -48,7 +48,6 @@ def history(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.advise(target.warnings)
     entries = run(desk, console, read(target.plan)).entries[-options.last :]
     console.show([entry.to_json() for entry in entries], past_lines(entries))
     if not entries:

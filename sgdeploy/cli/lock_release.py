@@ -46,7 +46,6 @@ def lock_release(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.advise(target.warnings)
     before = run(desk, console, take_lock(desk, target.plan, force=options.force))
     if before.owner is None:
         console.say(f"{before.name}: the lock on host {before.host} is free; there is nothing to release")

@@ -40,5 +40,4 @@ def lock_status(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.advise(target.warnings)
     console.lock(run(desk, console, state_of_lock(target.plan)))

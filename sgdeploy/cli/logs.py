@@ -94,7 +94,6 @@ def logs(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.advise(target.warnings)
     wanted = _wanted(options)
     try:
         run(desk, console, show_logs(desk, console, target.plan, wanted), endless=wanted.follow)

@@ -62,7 +62,6 @@ def restart(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = resolve(desk, options.target, options)
-    console.problems(target.warnings)
     wanted = Wanted(options.timeout, lock_wait=options.lock_wait or 0.0)
     with console.watching(target.plan):
         run(desk, console, restart_case(desk, console, target.plan, tuple(options.only), wanted))

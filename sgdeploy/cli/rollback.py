@@ -65,7 +65,6 @@ def rollback(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.problems(target.warnings)
     wanted = Wanted(
         options.timeout, dry_run=options.dry_run, yes=options.yes, verb="rollback", lock_wait=options.lock_wait or 0.0
     )

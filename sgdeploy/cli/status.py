@@ -51,7 +51,6 @@ def status(desk: Desk, options: Options) -> None:
     console = desk.open(options)
     if options.target is not None:
         target = resolve(desk, options.target, options)
-        console.advise(target.warnings)
         found = run(desk, console, ask(desk, target.plan, advise=options.advice))
         console.status(found)
         raise typer.Exit(verdict([found]))

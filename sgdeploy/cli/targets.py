@@ -86,7 +86,8 @@ def _shipped(name: str, folder: str, what: str) -> Path:
     known = {path.relative_to(base).with_suffix("").as_posix(): path for path in base.rglob("*.yaml")}
     if bare in known:
         return known[bare]
-    raise unknown(f"no {what} named {name} ships with sgdeploy", bare, "there are", sorted(known))
+    names = sorted(each for each in known if folder or not each.startswith("overlays/"))
+    raise unknown(f"no {what} named {name} ships with sgdeploy", bare, "there are", names)
 
 
 def unknown(message: str, word: str, what: str, names: Sequence[str]) -> UsageError:

@@ -54,6 +54,5 @@ def wait(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.problems(target.warnings)
     with console.watching(target.plan):
         run(desk, console, wait_for(desk, console, target.plan, options.timeout))

@@ -45,6 +45,5 @@ def watch(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    console.problems(target.warnings)
     with console.watching(target.plan):
         run(desk, console, watch_over(desk, console, target.plan))

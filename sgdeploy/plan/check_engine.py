@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sgdeploy.plan.layout import Context, Layout
+    from sgdeploy.problems import KeyPath
 
 WARMUP = "SGLANG_WARMUP_TIMEOUT"
 
@@ -35,7 +36,16 @@ def check_engine(context: Context) -> list[Problem]:
         message = "numa_copies has no effect without `launch: rank`: one process per node runs the plain engine"
         hint = "set `launch: rank`, or `numa_copies: false`"
         problems.append(Problem(message, hint, ("engine", "numa_copies"), level="warning", code="numa-copies"))
-    return problems
+    return [*problems, *_clocks(context)]
+
+
+def _clocks(context: Context) -> Iterator[Problem]:
+    """A stall that is longer than the whole never rings; the default one may be, where only the whole was set."""
+    health = context.profile.health
+    if "stall" in health.model_fields_set and health.stall > health.timeout:
+        message = f"a stall of {health.stall:g} s is never noticed: bring-up ends after {health.timeout:g} s"
+        hint = "set `health.stall` below `health.timeout`"
+        yield Problem(message, hint, ("health", "stall"), level="warning", code="stall-limit")
 
 
 def check_instance(context: Context, layout: Layout) -> list[Problem]:
@@ -112,7 +122,7 @@ def _bootstrap(layout: Layout) -> Iterator[Problem]:
 def _remarks(context: Context, layout: Layout) -> Iterator[Problem]:
     for remark in context.platform.check(layout.shape, layout.flags, layout.env.values):
         if remark.subject == "flags":
-            path = layout.flag_path(remark.key) if remark.key else (*layout.path, "flags")
+            path = layout.flag_path(remark.key) if remark.key else _flags_path(context, layout)
         elif remark.subject == "env":
             path = layout.env_path(remark.key)
         elif remark.subject == "settings":
@@ -120,3 +130,8 @@ def _remarks(context: Context, layout: Layout) -> Iterator[Problem]:
         else:
             path = (*layout.path, "parallel", remark.key)
         yield Problem(remark.message, remark.hint, path, level=remark.level, code=remark.code)
+
+
+def _flags_path(context: Context, layout: Layout) -> KeyPath:
+    """Where flags of all instances stand, or would; of this one, where the profile says nothing of the engine."""
+    return ("engine", "flags") if "engine" in context.profile.model_fields_set else (*layout.path, "flags")

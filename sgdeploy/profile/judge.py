@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sgdeploy.problems import Problem
 from sgdeploy.profile.messages import got, schema_problems
+from sgdeploy.profile.schema import ProfileBase
 from sgdeploy.profile.select import select
 from sgdeploy.profile.suggest import did_you_mean
 from sgdeploy.profile.topologies import PROFILES, ROLE_KEYS, OtherProfile, Profile, TwoPrefills, likely, written
@@ -40,8 +41,21 @@ def validate(tree: Mapping[str, Any]) -> tuple[Profile | None, list[Problem]]:
         inline = isinstance(tree.get("inventory"), dict)
         found = [_with_topology(one, word) for one in schema_problems(error, model, values, partial(_elsewhere, word))]
         problems += [problem for problem in found if not (inline and problem.path[:1] == ("inventory",))]
-        return None, problems
+        return None, _of_overlay(tree, problems)
     return (None if problems or isinstance(profile, OtherProfile) else profile), problems
+
+
+def _of_overlay(tree: Mapping[str, Any], problems: list[Problem]) -> list[Problem]:
+    """Say once what a file is that has none of the keys that every profile needs, not of each that it lacks it."""
+    needed = {(key,) for key, field in ProfileBase.model_fields.items() if field.is_required()} | {("topology",)}
+    missing = {problem.path for problem in problems if problem.code == "key-missing"}
+    if not tree or not needed <= missing:
+        return problems
+    names = "`, `".join(str(key) for (key,) in sorted(needed))
+    message = f"this is an overlay, which changes a profile, or an unfinished profile: it has none of `{names}`"
+    hint = "pass it with --overlay beside a profile; a profile begins with version: 1"
+    rest = [problem for problem in problems if problem.code != "key-missing" or len(problem.path) > 1]
+    return [Problem(message, hint, at="key", code="overlay-alone"), *rest]
 
 
 def _topology(tree: Mapping[str, Any]) -> tuple[str | None, list[Problem]]:

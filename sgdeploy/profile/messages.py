@@ -55,6 +55,26 @@ _EXAMPLES_BELOW: dict[str | int, str] = {
 }
 """Examples of keys that are needed below others."""
 
+_MAIN_KEYS: dict[str | int, tuple[type, str]] = {
+    "model": (str, "path: {}"),
+    "native": (str, "hosts: {}, parallel: {{tp: …}}"),
+    "prefill": (str, "hosts: {}, parallel: {{tp: …}}"),
+    "decode": (str, "hosts: {}, parallel: {{tp: …}}"),
+    "short": (str, "hosts: {}, parallel: {{tp: …}}"),
+    "long": (str, "hosts: {}, parallel: {{tp: …}}"),
+    "router": (str, "host: {}"),
+    "engine": (str, "version: {}"),
+    "parallel": (int, "tp: {}"),
+    "rendezvous": (int, "port: {}"),
+    "tokenizers": (int, "port: {}"),
+    "groups": (int, "length_threshold: {}"),
+    "health": (str, "timeout: {}"),
+    "restart": (str, "policy: {}"),
+    "ssh": (str, "user: {}"),
+    "defaults": (str, "connection: {}"),
+}
+"""What a single value in the place of a section is mostly meant to be: its type, and the section that says so."""
+
 
 def dotted(path: KeyPath) -> str:
     """Write a path as people do: ``native.hosts[2]``; a key that holds a dot is quoted."""
@@ -177,7 +197,8 @@ def _translate(one: ErrorDetails, path: KeyPath) -> Problem:
     code = "value-range"
     hint: str | None = None
     if kind in _WANTED:
-        text, hint, code = f"must be {_WANTED[kind]}, got {got(value)}", _type_hint(kind, value), "value-type"
+        text, code = f"must be {_WANTED[kind]}, got {got(value)}", "value-type"
+        hint = _section_hint(path, value) if _WANTED[kind] == "a mapping" else _type_hint(kind, value)
     elif kind in _LIMITS:
         word, limit = _LIMITS[kind]
         text = f"must be {word} {context[limit]}, got {value}"
@@ -190,7 +211,7 @@ def _translate(one: ErrorDetails, path: KeyPath) -> Problem:
     elif kind == "refused":
         text, hint = context["text"] + (f", got {got(value)}" if context["shows"] else ""), context["hint"]
     elif kind == "shape":
-        text, code = f"{one['msg']}, got {got(value)}", "value-type"
+        text, hint, code = f"{one['msg']}, got {got(value)}", _section_hint(path, value), "value-type"
     else:
         text = one["msg"][:1].lower() + one["msg"][1:]
     return Problem(f"{name} {text}", hint, path, code=code)
@@ -218,6 +239,15 @@ def _pattern_hint(pattern: str) -> str:
     if "A-Z" in pattern:
         return "use letters, digits and underscores, and begin with no digit"
     return "use lower-case letters, digits and dashes, at most 63, and begin with no dash"
+
+
+def _section_hint(path: KeyPath, value: Any) -> str | None:
+    """Write the section that a single value in its place is meant to be; nothing where that cannot be told."""
+    kind, section = _MAIN_KEYS.get(path[-1], (object, "")) if path else (object, "")
+    if not section or type(value) is not kind or len(str(value)) > _SHOWN:
+        return None
+    word = value if re.fullmatch(r"[\w./~-]+", str(value)) else f'"{value}"'
+    return f"write {path[-1]}: {{{section.format(word)}}}"
 
 
 def _type_hint(kind: str, value: Any) -> str | None:

@@ -320,6 +320,16 @@ def test_shipped_profiles_and_overlays_by_name(call: Call) -> None:
     assert "there are: rehearsal" in call("plan", "tiny.yaml", "--overlay", "zzz").err
 
 
+def test_an_overlay_is_no_profile(call: Call) -> None:
+    (listed,) = (line for line in call("plan", "shipped:nothing").err.splitlines() if "there are" in line)
+    assert "demo/local" in listed
+    assert "overlays" not in listed
+    found = call("validate", "shipped:overlays/rehearsal")
+    assert found.code == 2
+    assert "this is an overlay" in found.err
+    assert found.err.endswith("1 error\n")
+
+
 def test_the_schemas(call: Call) -> None:
     profile, inventory = (json.loads(call("schema", *words).out) for words in ([], ["--inventory"]))
     assert "native" in profile["properties"]
@@ -418,6 +428,15 @@ def test_warnings_never_mix_with_the_one_object_of_a_plan(call: Call, home: Path
     assert found.code == 0
     assert "warning: " in found.err
     assert Plan.from_json(json.loads(found.out)).name == "tiny"
+
+
+def test_what_is_doubtful_in_a_profile_is_told_where_it_is_planned_and_nowhere_else(call: Call, hosts: Hosts) -> None:
+    doubtful = ("tiny.yaml", "--set", "engine.flags=null")
+    for command in ("validate", "plan", "up"):
+        assert "bounds the KV cache" in call(command, *doubtful).err
+    for command in ("status", "diff", "down"):
+        assert "bounds the KV cache" not in call(command, *doubtful).err
+    assert hosts.downs
 
 
 def test_advice_is_asked_for_one_deployment(call: Call, hosts: Hosts) -> None:

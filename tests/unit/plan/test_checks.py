@@ -246,6 +246,12 @@ def test_cpu(refused: Refuse, text: str, overrides: list[str], code: str, messag
             "the engine may warm up for 1600 s (SGLANG_WARMUP_TIMEOUT), but bring-up ends after 1200 s",
         ),
         (
+            CPU,
+            ["health={timeout: 1m, stall: 2m}"],
+            "stall-limit",
+            "a stall of 120 s is never noticed: bring-up ends after 60 s",
+        ),
+        (
             KUNPENG,
             ["native.port=32760"],
             "port-ephemeral",
@@ -282,6 +288,15 @@ def test_loopback_addresses_of_local_hosts_are_fine(compiled: Compile) -> None:
     local = CPU.replace("inventory:\n", "inventory:\n  defaults: {connection: local}\n")
     hosts = "inventory.groups.pair=[{host: n1, address: 127.0.1.1}, {host: n2, address: 127.0.1.2}]"
     assert compiled(local, hosts).warnings == ()
+
+
+def test_a_stall_that_nobody_set_may_be_longer_than_the_whole(compiled: Compile) -> None:
+    assert compiled(CPU, "health={timeout: 1m}").warnings == ()
+
+
+def test_the_bound_on_memory_is_missed_where_it_would_stand(compiled: Compile) -> None:
+    (warning,) = compiled(CPU, "engine.flags=null").warnings
+    assert warning.path == ("engine", "flags")
 
 
 def test_the_good_profiles_have_no_warning(compiled: Compile) -> None:
