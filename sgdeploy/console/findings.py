@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -25,7 +26,8 @@ def diagnosis_lines(diagnosis: Diagnosis, unreachable: dict[str, str]) -> list[T
     """Show a whole diagnosis."""
     lines = [line for number, each in enumerate(diagnosis.findings) for line in _finding(each, first=number == 0)]
     if not diagnosis.findings:
-        lines = [Text(f"nothing wrong found in {plural(len(diagnosis.seen), 'log')}", "bold green")]
+        until = "" if diagnosis.stopped is None else f" until sgdeploy took it down at {_local(diagnosis.stopped)}"
+        lines = [Text(f"nothing wrong found in {plural(len(diagnosis.seen), 'log')}{until}", "bold green")]
         lines += _phases(diagnosis.seen)
     lines += _grouped("follows: ", diagnosis.consequences)
     lines += _grouped("note: ", diagnosis.notes)
@@ -43,6 +45,10 @@ def cause_lines(cause: Cause, indent: int = 2) -> list[Text]:
         *(Text.assemble(space, ("| ", "dim"), cut(clean(each), _SHOWN)) for each in cause.evidence[:1]),
         Text.assemble(space, ("next: ", "cyan"), clean(cause.next)),
     ]
+
+
+def _local(moment: float) -> str:
+    return datetime.fromtimestamp(moment, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def _finding(found: Finding, *, first: bool) -> list[Text]:

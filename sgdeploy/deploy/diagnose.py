@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from sgdeploy.deploy.confirm import confirmed, kernel_logs
 from sgdeploy.deploy.fleet import Fleet
@@ -29,8 +28,8 @@ from sgdeploy.plan.model import Plan, PlanHost, Process
 from sgdeploy.remote.base import Connector, LostHostError, NodeError, NodeSession
 from sgdeploy.remote.waits import together
 
-END_LINES = 4000
-"""Lines at the end of a log that are read, of at most 1 MiB; its begin is read for 1 MiB."""
+ONCE = 1 << 20
+"""Bytes of a log that its host gives at once."""
 
 PATIENCE = 60.0
 """Seconds that the logs of one host may take; `diagnose` goes on without those that take longer."""
@@ -166,7 +165,9 @@ async def _diagnosis(fleet: Fleet, plan: Plan, records: Records, patience: float
 async def process_log(
     session: NodeSession, process: Process, record: RecordedProcess | None, ahead: float = 0.0
 ) -> ProcessLog | None:
-    """Read the begin and the end of one log; None where there is none.
+    """Read the begin and the end of the last run in one log, 1 MiB of each; None where there is none.
+
+    What was written after we told it to end is not read: that is how an engine ends, and no fault.
 
     Args:
         session: of its host.
@@ -174,18 +175,18 @@ async def process_log(
         record: as started, None where it was taken down.
         ahead: seconds by which the clock of its host is ahead of ours.
     """
-    where = {"run_dir": session.host.run_dir, "ids": [process.id] if record else None}
-    offset = record.offset if record else 0
-    name = process.id if record else PurePosixPath(process.log).stem
-    begin = (await session.call("logs", {**where, "since_offset": offset}))["logs"].get(name)
+    question = {"run_dir": session.host.run_dir, "processes": [{"id": process.id, "log": process.log}]}
+    begin = (await session.call("last_run", {**question, "which": "begin"}))["logs"].get(process.id)
     if begin is None or (record is None and not begin["lines"]):
         return None
-    lines = list(enumerate(begin["lines"], 1))
-    end = (await session.call("logs", {**where, "tail": END_LINES}))["logs"].get(name, begin)
-    if end["size"] > begin["size"]:
+    first = begin["first"]
+    lines = [(first and first + number, line) for number, line in enumerate(begin["lines"])]
+    if begin["size"] > ONCE:
         # What lies between is not read, and nobody counts its lines: those of the end have no number.
+        end = (await session.call("last_run", {**question, "which": "end"}))["logs"].get(process.id, begin)
         lines += [(0, line) for line in end["lines"]]
-    ended = record.exit if record else begin.get("exit")
+    stopped = None if begin["asked"] is None else begin["asked"] - ahead
+    ended = None if stopped is not None else record.exit if record else begin["exit"]
     return ProcessLog(
         process=process.id,
         lines=lines,
@@ -193,8 +194,9 @@ async def process_log(
         host=process.host,
         role=process.role,
         unit=process.unit,
-        alive=record.alive if record else None,
+        alive=True if stopped is not None else record.alive if record else None,
         exit=Exit(ended.get("code"), ended.get("signal")) if ended else None,
         listens={name: port for name, port in process.listens.items() if port is not None},
         ahead=ahead,
+        stopped=stopped,
     )

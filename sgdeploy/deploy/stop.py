@@ -73,6 +73,8 @@ class Stopper:
         everything = {host: sorted(ids) for host, ids in living.items() if ids and self._fleet.has(host)}
         for host, ids in everything.items():
             self._tell(HostState(host, "stopping", plural(len(ids), "process")))
+        # Before the first of them is told: when it goes, its peers end as if they had failed.
+        self._collect(await self._about_to_end(everything), stopped)
         roles = {process.id: process.role for process in self._plan.processes}
         for group in ORDER:
             left = {host: [i for i in ids if roles.get(i, LAST) in group] for host, ids in everything.items()}
@@ -113,6 +115,11 @@ class Stopper:
                 for s in result["survivors"]
             ]
         return self._survivors(answers)
+
+    async def _about_to_end(self, ids: Mapping[str, list[str]]) -> Answers:
+        return await self._fleet.ask(
+            "about_to_end", lambda host: {"run_dir": host.run_dir, "ids": ids[host.host]}, hosts=ids
+        )
 
     async def _signal(self, ids: Mapping[str, list[str]], scope: str, signal: str) -> Answers:
         return await self._fleet.ask(

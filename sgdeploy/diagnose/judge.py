@@ -83,7 +83,9 @@ class _Case:
         causes = [each for each in ordered if each is first or (each.level == "cause" and first)]
         rest = [self._waits(each, first) for each in ordered if each not in causes]
         notes = [*(each for each in found if each.level == "note"), *self._own_kills(causes)]
-        return Diagnosis(tuple(causes), tuple(rest), tuple(notes), tuple(_seen(each) for each in self.readings))
+        seen = tuple(_seen(each) for each in self.readings)
+        stops = [each.log.stopped for each in self.readings if each.log.stopped is not None]
+        return Diagnosis(tuple(causes), tuple(rest), tuple(notes), seen, min(stops, default=None))
 
     def _waits(self, each: Finding, first: Finding | None) -> Finding:
         """Say of a log that just ends before it was ready that its process waits for the one at fault."""

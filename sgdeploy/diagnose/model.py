@@ -23,10 +23,12 @@ class ProcessLog:
         host: inventory name, "" where unknown.
         role: as in the plan, ``kernel`` for the kernel's log, "" where the log itself must tell.
         unit: its instance; "" where the arguments in the logs must tell.
-        alive: whether it lives, None where unknown.
+        alive: whether it lives, None where unknown; of one that was told to end, whether it lived until then.
         exit: how it ended, None while it lives or where unknown.
         listens: port by name (``http``, ``rendezvous``), as planned.
         ahead: seconds by which the clock of its host is ahead of ours, so that times of several hosts compare.
+        stopped: when sgdeploy told it to end, in seconds since the epoch by our clock; None where it did not. What it
+            wrote after that is not among the lines.
     """
 
     process: str
@@ -39,6 +41,12 @@ class ProcessLog:
     exit: Exit | None = None
     listens: Mapping[str, int] = field(default_factory=dict)
     ahead: float = 0.0
+    stopped: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it lives, and nobody told it to end: it may just need its time."""
+        return bool(self.alive) and self.stopped is None
 
 
 @dataclass(frozen=True)
@@ -117,12 +125,15 @@ class Diagnosis:
         consequences: what follows from them on other ranks.
         notes: sentences worth knowing that are no fault.
         seen: all processes.
+        stopped: when sgdeploy told the first of them to end, in seconds since the epoch; None where all went on. What
+            was written after that does not count.
     """
 
     findings: tuple[Finding, ...]
     consequences: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     seen: tuple[Seen, ...]
+    stopped: float | None = None
 
     @property
     def first(self) -> Finding | None:

@@ -174,7 +174,7 @@ def _signal(ended: Exit | None) -> int | None:
 def midway(groups: Sequence[Sequence[Reading]], told: Collection[str], rules: Rules) -> Iterator[Finding]:
     """Find logs that end before their process was ready; of an instance the one that is furthest behind is at fault.
 
-    One that is known to live may just need its time: that is a note. One that is known to have ended is not asked.
+    One that still runs may just need its time: that is a note. One that is known to have ended is not asked.
     """
     for group in groups:
         waiting = [each for each in group if _midway(each, told)]
@@ -188,12 +188,13 @@ def midway(groups: Sequence[Sequence[Reading]], told: Collection[str], rules: Ru
                 others = max((each for each in waiting if each is not behind), key=_progress)
                 sentence, values = rules.sentence("lags-behind"), {"others": _phase(others)}
                 found = reasoned(sentence, reading, shown, at, phase=_phase(reading), **values)
-                yield replace(found, level="note") if reading.log.alive else found
-            elif not reading.log.alive:
+                yield replace(found, level="note") if reading.log.runs else found
+            elif not reading.log.runs:
                 sentence = rules.sentence("stopped-midway")
                 yield reasoned(sentence, reading, shown, at, phase=_phase(reading), missing=missing)
         if whole and behind is None and len(waiting) > 1 and all(each.log.alive for each in waiting):
-            yield replace(_for_each_other(waiting, rules), level="note")
+            found = _for_each_other(waiting, rules)
+            yield replace(found, level="note") if any(each.log.runs for each in waiting) else found
 
 
 def _for_each_other(waiting: Sequence[Reading], rules: Rules) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 from .errors import OpError
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 RUNS = "runs.json"
 """Beside the logs: for each of them where its runs began, ``{log: [{"offset": 0, "wall": seconds}, …]}``.
 
-A run that ended by itself and not well has its ``exit`` (``{"code": 3}``), one that was told to end has ``asked``.
+A run that ended by itself and not well has its ``exit`` (``{"code": 3}``). One that was told to end has ``asked``, when
+that was, and ``end``, the size of its log then: what it wrote after that is about its end.
 """
 KEPT = 10
 """Runs of a log that are remembered."""
@@ -57,14 +59,29 @@ def _run(folder: Folder, record: Json, row: Json, *, asked: bool) -> Json:
         return told
     ended = exit_json(folder.ended(record))
     if ended is None:
-        return {**told, "asked": True} if asked else told
+        return {**told, "asked": time.time(), "end": _size(Path(record["log"]))} if asked else told
     return told if ended == {"code": 0} else {**told, "exit": ended}
 
 
-def last_exit(path: Path) -> Json | None:
-    """Give how the last run of a log whose record is gone ended by itself, None where that is not known."""
-    runs = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
-    return runs[-1].get("exit") if runs else None
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def last_run(path: Path, record: Json | None) -> Json:
+    """Give what is remembered of the last run of a log, which is that of its record if there is one."""
+    runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
+    if record is None:
+        return runs[-1] if runs else {"offset": 0, "wall": None}
+    own = {"offset": record["offset"], "wall": record.get("wall")}
+    return next((row for row in runs if _is_run_of(record, row)), own)
+
+
+def log_of(folder: Folder, process: Json, record: Json | None) -> Path:
+    """Give where the log of a process stands, as recorded or else as planned."""
+    return folder.path / "logs" / plain(process["log"], "log") if record is None else Path(record["log"])
 
 
 class Part:
@@ -84,7 +101,7 @@ def find_part(folder: Folder, process: Json, record: Json | None, which: str) ->
     Raises:
         OpError: ``no-such-run``.
     """
-    path = folder.path / "logs" / plain(process["log"], "log") if record is None else Path(record["log"])
+    path = log_of(folder, process, record)
     if which == "all":
         return Part(path, 0, None, None)
     runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from .files import CHUNK, TEXT_LIMIT
 from .keys import hide
-from .logparts import last_exit
 
 TYPE_CHECKING = False
 
@@ -65,11 +64,9 @@ def op_logs(call: Call) -> Json:
     """Give the end of logs, or what was added since an offset."""
     folder = call.folder
     offsets = call.get("since_offset")
-    records = {record["id"]: record for record in folder.select(call.get("ids"))}
-    if not records and call.get("ids") is None:  # After `clear` only the files are left.
-        records = {path.stem: {"log": str(path), "offset": 0} for path in sorted(folder.path.glob("logs/*.log"))}
     logs = {}
-    for ident, record in records.items():
+    for record in folder.select(call.get("ids")):
+        ident = record["id"]
         path = Path(record["log"])
         since = offsets.get(ident) if isinstance(offsets, dict) else offsets
         try:
@@ -84,6 +81,4 @@ def op_logs(call: Call) -> Json:
         except OSError:
             lines, size = [], 0
         logs[ident] = {"path": str(path), "lines": lines, "size": size}
-        if "id" not in record:
-            logs[ident]["exit"] = last_exit(path)
     return {"logs": logs}

@@ -18,6 +18,7 @@ from .files import MIB
 from .gather import op_gather
 from .hello import SILENCE, since_boot
 from .http_client import op_http
+from .lastrun import op_last_run
 from .lock_release import TAKE, op_lock_release, op_lock_state
 from .locks import Locks
 from .logs import op_logs
@@ -25,7 +26,7 @@ from .ports import op_ports
 from .prepare import op_prepare
 from .records import op_audit, op_records
 from .start import Start
-from .stop import op_await_gone, op_signal
+from .stop import op_about_to_end, op_await_gone, op_signal
 from .watch import Watch
 
 TYPE_CHECKING = False
@@ -71,11 +72,13 @@ class Server:
             "records": op_records,
             "start": self._alone(lambda call: Start(call, self._parcel).run()),
             "watch": lambda call: Watch(call).run(),
+            "about_to_end": op_about_to_end,
             "signal": op_signal,
             "await_gone": op_await_gone,
             "restore": self._alone(op_restore),
             "clear": self._alone(op_clear),
             "logs": op_logs,
+            "last_run": op_last_run,
             "read_logs": read_logs,
             "complete": op_complete,
             "http": op_http,

@@ -34,6 +34,13 @@ def signal_tree(folder: Folder, ids: Collection[str] | None, number: int) -> lis
     return sorted(pid for pid, _ in sent)
 
 
+def op_about_to_end(call: Call) -> Json:
+    """Remember that processes are about to be told to end: what they do from now on is no fault of theirs."""
+    folder = call.folder
+    note_runs(folder, folder.records(), asked={record["id"] for record in folder.select(call.get("ids"))})
+    return {}
+
+
 def op_signal(call: Call) -> Json:
     """Signal recorded processes: the main process, its process group, or all that belongs to it."""
     folder, scope = call.folder, call["scope"]
@@ -41,7 +48,6 @@ def op_signal(call: Call) -> Json:
     if call["signal"] not in numbers or scope not in ("main", "group", "tree"):
         raise OpError("bad-request", "no signal {} for scope {}".format(call["signal"], scope))
     number, records = numbers[call["signal"]], folder.select(call.get("ids"))
-    note_runs(folder, folder.records(), asked={record["id"] for record in records})
     if scope == "tree":
         return {"signalled": signal_tree(folder, call.get("ids"), number)}
     field = {"main": "pid", "group": "pgid"}[scope]

@@ -325,3 +325,29 @@ def test_an_error_that_the_server_outlived_does_not_count() -> None:
     error, answer = at(20, "KeyError: 'x'"), at(30, 'INFO:     10.0.0.9:1 - "POST /generate HTTP/1.1" 200 OK')
     assert diagnose([log("n0", *leader(error, answer), told=L)]).findings == ()
     assert rules_of(diagnose([log("n0", *leader(error), told=L)])) == [("exception", "n0")]
+
+
+def test_a_rank_that_was_behind_when_all_were_told_to_end_is_the_cause() -> None:
+    """While they run it may just need its time; nobody waits for it any more."""
+    begin = at(1, "Init parallel begin.")
+    for stopped in (None, 1767261610.0):
+        logs = [
+            log("n0", *loaded(), told=L, alive=True),
+            log("n1", begin, told=F, alive=True),
+        ]
+        found = diagnose(replace(each, stopped=stopped) for each in logs)
+        assert rules_of(found) == ([] if stopped is None else [("lags-behind", "n1")])
+        assert [each.rule for each in found.notes] == (["lags-behind"] if stopped is None else [])
+        assert found.stopped == stopped
+
+
+def test_ranks_that_all_stood_at_one_place_when_they_were_told_to_end_waited_for_each_other() -> None:
+    begin = at(1, "Init parallel begin.")
+    logs = [log(name, begin, told=told, alive=True) for name, told in (("n0", L), ("n1", F))]
+    assert rules_of(diagnose(replace(each, stopped=1.0) for each in logs)) == [("all-wait", "n0")]
+
+
+def test_a_scheduler_that_ended_well_is_no_failure() -> None:
+    for code, found in ((0, []), (-9, [("child-died", "n1")])):
+        left = at(60, f"Scheduler or DataParallelController 8609 terminated with {code}")
+        assert rules_of(diagnose([log("n0", *leader(), told=L), log("n1", *follower(left), told=F)])) == found

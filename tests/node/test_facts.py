@@ -17,7 +17,7 @@ import pytest
 
 from tests.node.deployment import Deployment
 from tests.node.test_watch import ServerV6, serving
-from tests.node.wire import Helper, Json, RefusedError, patched, wait_for
+from tests.node.wire import Helper, Json, RefusedError, patched
 
 Helpers = Callable[..., Helper]
 
@@ -344,13 +344,6 @@ def test_logs_give_the_end_and_what_was_added(deployment: Deployment) -> None:
     for since in (35, {"demo/a": 35}):
         more = deployment.call("logs", ids=["demo/a"], since_offset=since)["logs"]["demo/a"]
         assert (more["lines"], more["size"]) == (["line 6"], 42)
-
-
-def test_logs_are_there_after_clearing(deployment: Deployment) -> None:
-    deployment.run(a="echo last words")
-    wait_for(lambda: deployment.record("a")["exit"], "the end of a")
-    deployment.call("clear")
-    assert deployment.call("logs", ids=None)["logs"]["a"]["lines"] == ["last words"]
 
 
 def test_each_action_is_one_line_of_the_audit_trail(deployment: Deployment) -> None:

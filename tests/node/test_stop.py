@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.deployment import Deployment
-from tests.node.wire import Helper, RefusedError, living, patched, start_ticks, wait_for
+from tests.node.wire import Helper, Json, RefusedError, living, patched, start_ticks, wait_for
 
 Helpers = Callable[..., Helper]
 
@@ -238,12 +238,40 @@ def test_how_a_process_ended_by_itself_outlives_its_record(deployment: Deploymen
     """What was told to end has no such end, nor has what ended well."""
     deployment.run(a="exit 3", b="exec sleep 300", c="exit 0")
     wait_for(lambda: all(deployment.record(key)["exit"] for key in "ac"), "the end of two")
-    for number in ("TERM", "KILL"):
-        deployment.call("signal", ids=["demo/b"], scope="tree", signal=number)
-    deployment.call("await_gone", timeout=10)
+    before = time.time()
+    deployment.call("about_to_end", ids=None)
+    deployment.kill_all()
     deployment.call("clear")
-    logs = deployment.call("logs")["logs"]
-    assert {name: shown["exit"] for name, shown in logs.items()} == {"a": {"code": 3}, "b": None, "c": None}
+    logs = last_runs(deployment, "a", "b", "c")
+    assert {key: shown["exit"] for key, shown in logs.items()} == {"a": {"code": 3}, "b": None, "c": None}
+    assert {key for key, shown in logs.items() if shown["asked"] is not None} == {"b"}
+    assert before <= logs["b"]["asked"] <= time.time()
+
+
+def test_the_last_run_of_a_log_ends_where_its_process_was_told_to_end(deployment: Deployment) -> None:
+    deployment.run(a="echo first")
+    wait_for(lambda: deployment.record("a")["exit"], "the end of the first run")
+    deployment.call("clear")
+    deployment.run(a="trap 'echo leaving; exit 0' TERM; echo begun; echo works; while :; do sleep 0.05; done")
+    deployment.wait_log("a", "works\n")
+    running = last_runs(deployment, "a")["a"]
+    assert (running["lines"], running["first"], running["asked"]) == (["begun", "works"], 2, None)
+    deployment.call("about_to_end", ids=["demo/a"])
+    deployment.call("signal", ids=None, scope="main", signal="TERM")
+    deployment.call("await_gone", timeout=10)
+    assert deployment.log("a").endswith("leaving\n")
+    for _ in range(2):
+        for which in ("begin", "end"):
+            assert last_runs(deployment, "a", which=which)["a"]["lines"] == ["begun", "works"]
+        deployment.call("clear")
+    assert last_runs(deployment, "b") == {}
+
+
+def last_runs(deployment: Deployment, *keys: str, which: str = "begin") -> dict[str, Json]:
+    """Give the last run of each log by its key."""
+    asked = [{"id": f"demo/{key}", "log": f"{key}.log"} for key in keys]
+    logs = deployment.call("last_run", processes=asked, which=which)["logs"]
+    return {ident.partition("/")[2]: shown for ident, shown in logs.items()}
 
 
 def test_clearing_waits_for_the_keeper(deployment: Deployment) -> None:

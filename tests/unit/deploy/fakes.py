@@ -73,6 +73,7 @@ class FakeNode:
         calls: every operation in the order in which it came, with its arguments.
         living: ids that run.
         logs: lines by id.
+        told_to_end: when its processes were told to end, by its own clock.
         stubborn: ids that no signal ends.
         audited: lines of the audit log.
         kept: plans that were kept, by the begin of their digests.
@@ -105,6 +106,7 @@ class FakeNode:
     clock_ahead: float = 0.0
     workers: list[str] = field(default_factory=list)
     logs: dict[str, list[str]] = field(default_factory=dict)
+    told_to_end: float | None = None
     on_call: Callable[[str], None] = lambda _op: None
     on_start: Callable[[], None] = lambda: None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -241,6 +243,12 @@ class FakeNode:
         ids = arguments["ids"] if arguments["ids"] is not None else list(self.logs)
         found = {name: self.logs.get(name, []) for name in ids}
         return {"logs": {name: {"path": f"/logs/{name}", "lines": lines, "size": 1} for name, lines in found.items()}}
+
+    def _last_run(self, arguments: Json) -> Json:
+        rest = {"first": 1, "size": 1, "exit": None, "asked": self.told_to_end}
+        found = {each["id"]: self.logs.get(each["id"]) for each in arguments["processes"]}
+        logs = {name: lines or [] for name, lines in found.items() if self.living or self.ended or lines is not None}
+        return {"logs": {name: {"path": f"/logs/{name}", "lines": lines, **rest} for name, lines in logs.items()}}
 
     def _gather(self, arguments: Json) -> Json:
         if "tail" in arguments.get("commands", {}):

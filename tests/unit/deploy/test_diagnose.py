@@ -84,13 +84,25 @@ async def test_a_host_that_does_not_answer_is_named_and_the_others_are_read() ->
         await diagnose_deployment(plan, hosts)
 
 
-async def test_after_down_the_logs_that_stayed_are_read_by_their_names() -> None:
+async def test_after_down_the_logs_that_stayed_are_read() -> None:
     plan = make_plan()
     hosts = cluster(plan)
-    hosts.nodes["h2"].logs = {plan.processes[1].log.removesuffix(".log"): [FLAG]}
+    hosts.nodes["h2"].logs = {plan.processes[1].id: [FLAG]}
     first = (await diagnose_deployment(plan, hosts)).diagnosis.first
     assert first is not None
     assert first.process == plan.processes[1].id
+
+
+async def test_what_was_told_to_end_has_not_failed() -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    for process in plan.processes:
+        node = hosts.nodes[process.host]
+        node.living, node.ended, node.told_to_end = set(), {process.id: {"signal": 9}}, 1000.0
+        node.logs = {process.id: ["The server is fired up and ready to roll!"]}
+    found = (await diagnose_deployment(plan, hosts)).diagnosis
+    assert (found.findings, found.notes) == ((), ())
+    assert found.stopped == pytest.approx(1000.0, abs=5.0)
 
 
 async def test_where_no_log_is_it_is_said() -> None:
@@ -120,7 +132,7 @@ async def test_a_failed_up_stays_as_it_is_where_no_log_can_be_read(no_preflight:
     hosts = cluster(plan)
     hosts.nodes["h2"].script = [{"observations": [dead(plan.processes[1])]}]
     for node in hosts.nodes.values():
-        node.refuse["logs"] = NodeError(node.host.host, "internal", "no", {})
+        node.refuse["last_run"] = NodeError(node.host.host, "internal", "no", {})
     with pytest.raises(StartupError) as caught:
         await up(plan, hosts, lambda _event: None, up_options())
     assert caught.value.causes == ()
@@ -155,7 +167,7 @@ async def test_a_host_that_does_not_send_its_logs_in_time_hides_no_other(monkeyp
     answers = hosts.nodes["h1"].call
 
     async def slow(op: str, args: Mapping[str, Any] | None = None, *, limit: float = 30.0) -> Json:
-        if op == "logs":
+        if op == "last_run":
             await asyncio.sleep(30)
         return await answers(op, args, limit=limit)
 

@@ -37,6 +37,7 @@ async def test_the_leader_is_asked_first_and_followers_only_if_they_stay() -> No
     assert signals == {"h1": [("main", "TERM")], "h2": [("group", "TERM"), ("tree", "KILL")]}
     assert outcome(heard) == "stopped"
     assert [op for op in hosts.nodes["h2"].ops() if op not in {"records", "signal", "await_gone"}] == [
+        "about_to_end",
         "restore",
         "ports",
         "audit",
