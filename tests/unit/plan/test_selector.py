@@ -60,3 +60,16 @@ def test_a_selector_that_means_nothing_is_answered_with_what_there_is() -> None:
     assert caught.value.hint.startswith(
         "did you mean `prefill/long`? units: prefill/short, prefill/long, decode, router"
     )
+
+
+def test_a_large_deployment_is_selected_without_comparing_its_processes_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(one: Process, _other: object) -> bool:
+        raise AssertionError(f"{one.id} is compared with another process")
+
+    plan = two_roles()
+    monkeypatch.setattr(Process, "__eq__", refuse)
+    assert selected_units(plan, ("prefill",)) == ("prefill/short", "prefill/long")
+    with pytest.raises(UsageError, match="n2 means only a part of prefill/short"):
+        selected_units(plan, ("n2",))
