@@ -85,6 +85,12 @@ class PreflightError(HostsError):
     exit_code = 3
 
 
+class UnsetSecretError(HostsError):
+    """A secret of the profile has no value in the environment of this machine; the hosts have nothing to do with it."""
+
+    exit_code = 2
+
+
 class RemoteError(HostsError):
     """A host could not be reached, refused us, or stopped answering."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def past_lines(entries: Sequence[Entry]) -> list[Text]:
-    """Show actions, oldest first, by the clock of whoever looks."""
+    """Show actions, oldest first, by the clock and in the zone of whoever looks."""
     if not entries:
         return []
     head = [Text(title, "dim") for title in ("TIME", "WHO", "WHAT")]
@@ -28,7 +28,7 @@ def _when(text: str) -> Text:
         moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
         return Text(clean(text))
-    return Text(moment.astimezone().strftime("%Y-%m-%d %H:%M:%S"))
+    return Text(moment.astimezone().isoformat(" "))
 
 
 def _what(entry: Entry) -> Text:

@@ -53,7 +53,7 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
             what = " ".join([plan.name, *options.only])
             tell(Outcome("stopped", f"{what} is down; every process is proven gone", seconds))
         else:
-            tell(Outcome("nothing", f"{plan.name}: nothing runs", seconds))
+            tell(Outcome("nothing", f"{plan.name} is down: nothing runs on its hosts", seconds))
     except asyncio.CancelledError as cancelled:
         hint = f"`sgdeploy down {plan.name}` goes on where this stopped"
         raise CancelledRunError("interrupted while stopping; records are kept", hint=hint) from cancelled

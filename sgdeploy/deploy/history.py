@@ -15,6 +15,7 @@ from typing import Any
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet, Refusal
 from sgdeploy.deploy.options import Owner
+from sgdeploy.deploy.replan import Replan
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.words import plural
 
@@ -149,10 +150,10 @@ class History:
         )
 
 
-def doing(verb: str, plan: Plan, starts: Iterable[str], ends: Iterable[str]) -> str:
-    """Say what a command is about to do, for the history."""
-    starts, ends = [*starts], [*ends]
-    parts = [f"starts {', '.join(starts)}"] if starts else []
-    parts += [f"stops {', '.join(ends)}"] if ends else []
+def doing(verb: str, plan: Plan, fates: Replan, why: str = "") -> str:
+    """Say what a command is about to do, and why where it was not asked for, for the history."""
+    kinds = {"stops": fates.of("stop"), "restarts": fates.of("restart"), "starts": fates.of("start")}
+    parts = [f"{word} {', '.join(units)}" for word, units in kinds.items() if units]
     what = " and ".join(parts) or "writes records"
-    return f"{verb}: {what} (plan {short(plan.digest)}, {plural(len(plan.hosts), 'host')})"
+    reason = f", because {why}" if why else ""
+    return f"{verb}: {what} (plan {short(plan.digest)}, {plural(len(plan.hosts), 'host')}){reason}"

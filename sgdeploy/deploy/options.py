@@ -63,6 +63,7 @@ class UpOptions:
         anew: selectors of what restarts whatever it does, empty for everything; None for nothing.
         recorded: the plan is the one on record; the one at hand only says where to look.
         verb: the command, for the history.
+        why: what made it necessary where nobody asked for it, for the history.
         lock_wait: seconds to wait for another command that works on the deployment.
     """
 
@@ -80,6 +81,7 @@ class UpOptions:
     anew: tuple[str, ...] | None = None
     recorded: bool = False
     verb: str = "up"
+    why: str = ""
     lock_wait: float = 0.0
 
 

@@ -10,7 +10,7 @@ from sgdeploy.deploy.events import HostState, Note, Tell
 from sgdeploy.deploy.fleet import Answers, Fleet
 from sgdeploy.deploy.records import Records
 from sgdeploy.deploy.task import Task
-from sgdeploy.errors import HostFault, PreflightError, RemoteError
+from sgdeploy.errors import HostFault, PreflightError, RemoteError, UnsetSecretError
 from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.parse import parse
 from sgdeploy.facts.preflight import check
@@ -148,7 +148,7 @@ def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:
     """Make sure that every secret has a value before any host is touched.
 
     Raises:
-        PreflightError: names every variable that is missing or empty.
+        UnsetSecretError: names every variable that is missing or empty.
     """
     _check_secrets(plan.secret_names, secrets)
 
@@ -157,7 +157,7 @@ def check_secret(name: str, secrets: Mapping[str, str]) -> None:
     """Make sure that one secret has a value.
 
     Raises:
-        PreflightError: it is missing or empty.
+        UnsetSecretError: it is missing or empty.
     """
     _check_secrets((name,), secrets)
 
@@ -165,7 +165,7 @@ def check_secret(name: str, secrets: Mapping[str, str]) -> None:
 def _check_secrets(names: Collection[str], secrets: Mapping[str, str]) -> None:
     missing = [name for name in names if not secrets.get(name)]
     if missing:
-        raise PreflightError(
+        raise UnsetSecretError(
             f"{plural(len(missing), 'secret')} without a value",
             [
                 HostFault("this machine", f"the environment variable {name} is not set", f"export {name}=…")

@@ -119,7 +119,10 @@ def _report(
     unproven = [f"{fault.host}: {fault.reason}; {fault.hint}" for fault in records.orphans] + ([wrong] if wrong else [])
     drift = [f"{name}: {sentence}" for name, found in records.hosts.items() for sentence in found.damaged]
     if recorded and running.digest != plan.digest:
-        drift.append(f"what runs was planned as {running.digest[:19]}…, the profile now plans {plan.digest[:19]}…")
+        drift.append(
+            f"what runs was planned as {running.digest[:19]}…, the profile now plans {plan.digest[:19]}…; "
+            "`sgdeploy diff` with the profile's path shows what differs"
+        )
     return DeploymentStatus(
         name=plan.name,
         state=_state(rows, well=not unproven),

@@ -142,9 +142,9 @@ class _Guard:
                     hint=f"nothing was stopped: `sgdeploy status {self.plan.name}` shows it, `sgdeploy restart "
                     f"{self.plan.name} {action.unit}` starts it once the cause is mended",
                 ) from failure
-            failure = await self._again(action)
+            failure = await self._again(action, failure)
 
-    async def _again(self, action: Again) -> StartupError | None:
+    async def _again(self, action: Again, failure: StartupError) -> StartupError | None:
         """Restart some units after their pause; gives the failure where they fail again."""
         before = await self._pids(action.units)
         verb = "restarts" if len(action.units) == 1 else "restart"
@@ -154,7 +154,7 @@ class _Guard:
         await self._until_nobody_is_at_work()
         # Who hangs is on record as it was, and lives; whoever was started meanwhile by others is another process.
         hangs = bool(before) and await self._pids(action.units) == before
-        asked = replace(self.options, only=action.units, anew=action.units if hangs else None)
+        asked = replace(self.options, only=action.units, anew=action.units if hangs else None, why=str(failure))
         try:
             await up(self.plan, self.connect(), _without_an_end(self.tell), replace(asked, keep=True, yes=True))
         except StartupError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sgdeploy.deploy.events import Tell
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.options import Owner
+from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.parts import tidy_parts
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.task import Task
@@ -12,7 +12,7 @@ from sgdeploy.errors import LeftoverError
 from sgdeploy.words import plural
 
 
-async def make_room(fleet: Fleet, task: Task, tell: Tell, owner: Owner) -> None:
+async def make_room(fleet: Fleet, task: Task, tell: Tell, options: UpOptions) -> None:
     """Stop the parts of a task that end, each under the plan that it was started from.
 
     Raises:
@@ -26,7 +26,7 @@ async def make_room(fleet: Fleet, task: Task, tell: Tell, owner: Owner) -> None:
         living = {name: part.living for name, part in parts.items()}
         stopped = await stopper.stop(living, grace=plan.limits.grace, now=False)
         gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
-        audit = (str(owner), f"stopped for a change: {' '.join(sorted(task.fates.going))}")
+        audit = (str(options.owner), f"{options.verb}: stopped {', '.join(sorted(task.fates.going))}")
         tidied = await tidy_parts(stopper, gone, keep_records=False, audit=audit)
         for outcome in (stopped, tidied):
             found.leftovers += outcome.leftovers

@@ -69,14 +69,18 @@ class _Run:
         self.connector = connector
         self._begin = time.monotonic()
         self._number = 0
+        self._total = 0
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
 
     def step(self, title: str) -> None:
+        """Tell the next step; where what runs spares some that were counted at first, their numbers are passed over."""
         self._number += 1
-        self.tell(Step(self._number, steps(self.approach.plan, self.task, self.options), title))
+        total = steps(self.approach.plan, self.task, self.options)
+        self._total = max(self._total, total)
+        self.tell(Step(self._number + self._total - total, self._total, title))
 
     async def to_the_end(self) -> None:
         """Connect, check, start, wait, prove; whatever comes, connections are closed."""
@@ -85,7 +89,10 @@ class _Run:
             await self.approach.connect()
             task = await self.check()
             if self.options.dry_run:
-                self.tell(Outcome("dry-run", "all checks passed; nothing was changed on any host", self.seconds))
+                found = (
+                    f"{self.approach.plan.name} runs as planned, nothing to do" if task.idle else "all checks passed"
+                )
+                self.tell(Outcome("dry-run", f"{found}; nothing was changed on any host", self.seconds))
                 return
             async with AsyncExitStack() as stack:
                 self.task = await self.approach.lock(stack, task)
@@ -165,8 +172,7 @@ class _Attempt:
                 await self._conclude(watch)
 
     async def _note_what_is_done(self) -> None:
-        fates = self.task.fates
-        what = doing(self.options.verb, self.plan, fates.of("start", "restart"), fates.of("stop"))
+        what = doing(self.options.verb, self.plan, self.task.fates, self.options.why)
         await self.history.note(self.options.owner, what, self.task.written)
 
     async def _note(self, said: str) -> None:
@@ -181,7 +187,7 @@ class _Attempt:
                 living = sum(len(part.living) for part in self.task.parts.values())
                 units = ", ".join(unit for unit in self.task.fates.of("restart", "stop"))
                 self.run_of.step(f"stop {plural(living, 'process')} of {units}")
-                await make_room(self.fleet, self.task, self.tell, self.options.owner)
+                await make_room(self.fleet, self.task, self.tell, self.options)
             records = await read_records(self.fleet)
             await clear_stale(self.fleet, records, self.task, self.tell)
         except asyncio.CancelledError as cancelled:
@@ -216,7 +222,7 @@ class _Attempt:
         await self.history.ready(self.plan, self.options.owner, self.options.verb, self.tell)
         door = f"serves at {self.plan.front_door.url}"
         nothing = self.task.idle and self.stages.were_ready
-        text = f"nothing to do: {name} runs as planned and {door}" if nothing else f"{name} {door}"
+        text = f"{name} runs as planned and {door}: nothing to do" if nothing else f"{name} {door}"
         self.tell(Outcome("ready", text, self.run_of.seconds))
 
     def blames_kept_router(self, error: StartupError) -> bool:

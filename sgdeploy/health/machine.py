@@ -279,4 +279,4 @@ def _phase(it: ProcessHealth) -> str:
     words = milestone.phase if milestone else "started"
     if it.check.http is None or not _log_says_ready(it) or (it.http is not None and it.http.well):
         return words
-    return f"{words}; {it.check.http} says {it.http.text() if it.http else 'nothing yet'}"
+    return f"{words}; {f'{it.check.http} says {it.http.text()}' if it.http else f'asking {it.check.http}'}"

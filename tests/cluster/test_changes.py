@@ -72,7 +72,7 @@ def test_a_changed_profile_restarts_the_instance_that_it_is_about(two: Lab, tmp_
     profile = str(two_instances(two, tmp_path))
     well(two, "up", profile)
     before = running(two)
-    assert "nothing to do: two runs as planned" in two.sgdeploy("up", profile).stderr
+    assert "two runs as planned and serves at " in two.sgdeploy("up", profile).stderr
     change = ("--set", "native.b.flags.page-size=32")
     assert two.sgdeploy("diff", profile, *change).returncode == DIFFERS
     refused = two.sgdeploy("up", profile, *change)

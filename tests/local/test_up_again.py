@@ -22,7 +22,7 @@ def test_what_runs_as_planned_is_proven_and_left_alone(ground: Ground) -> None:
     assert ground.run("diff", profile).returncode == 0
     again = ground.run("up", profile)
     assert again.returncode == 0, again.stderr
-    assert f"nothing to do: {NAME} runs as planned and serves at http://{ground.host(1)}:30000" in again.stderr
+    assert f"{NAME} runs as planned and serves at http://{ground.host(1)}:30000: nothing to do" in again.stderr
     assert "completion: " in again.stderr
     assert ground.pids() == before
 

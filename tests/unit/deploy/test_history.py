@@ -41,8 +41,8 @@ async def test_a_life_is_on_record_with_who_and_when() -> None:
     assert said(hosts) == [
         f"up: starts native (plan {digest}, 2 hosts)",
         f"up: plan {digest} is ready",
-        f"up: starts native (plan {short(after.digest)}, 2 hosts)",
-        "stopped for a change: native",
+        f"up: restarts native (plan {short(after.digest)}, 2 hosts)",
+        "up: stopped native",
         f"up: plan {short(after.digest)} is ready",
         "down",
     ]

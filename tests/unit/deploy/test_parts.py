@@ -113,7 +113,7 @@ async def test_a_part_that_runs_already_is_not_started_again() -> None:
     await up(plan, hosts, heard, up_options(only=("router",)))
     assert started(hosts)["h3"] == ["demo/router"]
     assert isinstance(heard.events[-1], Outcome)
-    assert heard.events[-1].message == "nothing to do: demo runs as planned and serves at http://127.0.1.3:30000"
+    assert heard.events[-1].message == "demo runs as planned and serves at http://127.0.1.3:30000: nothing to do"
 
 
 async def test_a_part_of_another_plan_is_not_mixed_in() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sgdeploy.deploy.events import Outcome
 from sgdeploy.deploy.up import up
-from sgdeploy.errors import NotRunningError, PreflightError, UsageError
+from sgdeploy.errors import NotRunningError, UnsetSecretError, UsageError
 from sgdeploy.plan.model import Plan, SecretRef
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, make_plan, up_options
 from tests.unit.deploy.test_parts import hosts_of, started, with_router
@@ -89,5 +89,5 @@ async def test_only_what_starts_needs_its_secrets() -> None:
     hosts = hosts_of(plan)
     await up(plan, hosts, Heard(), up_options(secrets={"TOKEN": "x"}))
     await restart(plan, hosts, "router")
-    with pytest.raises(PreflightError, match="1 secret without a value"):
+    with pytest.raises(UnsetSecretError, match="1 secret without a value"):
         await restart(plan, hosts, "decode")

@@ -95,6 +95,8 @@ async def test_an_instance_that_lost_a_rank_comes_back_and_is_watched_on() -> No
     with guard(plan, hosts, heard) as task:
         await heard.told("every rank is ready; restarted on failure: native")
         assert hosts.nodes["h1"].locked_by is None, "who only looks holds no lock"
+        record = "".join(hosts.nodes["h1"].audited)
+        assert ", because demo/native/h2: exit code 3" in record, "the history says why, as nobody asked for it"
         task.cancel()
         with pytest.raises(CancelledRunError, match="stopped watching; what runs goes on"):
             await task

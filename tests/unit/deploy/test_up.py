@@ -17,6 +17,7 @@ from sgdeploy.errors import (
     RemoteError,
     StartupError,
     UnrecordedError,
+    UnsetSecretError,
     WaitTimeoutError,
 )
 from sgdeploy.plan.model import Limits
@@ -98,7 +99,7 @@ async def test_an_unreachable_host_stops_everything_before_anything() -> None:
 async def test_a_missing_secret_is_told_before_any_host_is_touched() -> None:
     plan = make_plan(api_key=True)
     hosts = cluster(plan)
-    with pytest.raises(PreflightError) as caught:
+    with pytest.raises(UnsetSecretError) as caught:
         await up(plan, hosts, Heard(), up_options())
     assert "HF_TOKEN is not set" in caught.value.faults[0].reason
     assert hosts.nodes["h1"].ops() == []

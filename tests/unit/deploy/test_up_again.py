@@ -44,10 +44,14 @@ async def test_what_runs_as_planned_is_looked_at_and_left_alone() -> None:
     plan, heard = make_plan(), Heard()
     hosts = await running(plan)
     await up(plan, hosts, heard, up_options())
-    assert outcome(heard).message == "nothing to do: demo runs as planned and serves at http://127.0.1.1:30000"
+    assert outcome(heard).message == "demo runs as planned and serves at http://127.0.1.1:30000: nothing to do"
     assert CHANGING & {*hosts.nodes["h1"].ops(), *hosts.nodes["h2"].ops()} == {"lock"}
+    numbers = [(event.number, event.of) for event in heard.events if isinstance(event, Step)]
+    assert numbers == [(1, 6), (2, 6), (5, 6), (6, 6)], "what is spared is passed over, and the count stays"
+    await up(plan, hosts, heard, up_options(dry_run=True))
+    assert outcome(heard).message == "demo runs as planned, nothing to do; nothing was changed on any host"
     assert "complete" in hosts.nodes["h1"].ops(), "ready is proven, not believed"
-    assert steps(heard) == [
+    assert steps(heard)[:4] == [
         "connect to 2 hosts",
         "look at the hosts",
         "wait for every rank",

@@ -14,10 +14,10 @@ from sgdeploy.errors import (
     CancelledRunError,
     HostFault,
     NotRunningError,
-    PreflightError,
     RemoteError,
     StartupError,
     StateError,
+    UnsetSecretError,
     WaitTimeoutError,
 )
 from sgdeploy.plan.model import Plan, SecretRef
@@ -141,7 +141,7 @@ async def test_a_key_that_the_front_door_wants_is_asked_for_first() -> None:
     plan = plan.model_copy(update={"front_door": door})
     hosts = cluster(plan)
     await up(plan, hosts, Heard(), up_options(secrets={"KEY": "x"}))
-    with pytest.raises(PreflightError) as caught:
+    with pytest.raises(UnsetSecretError) as caught:
         await waited(plan, hosts)
     assert "KEY is not set" in caught.value.faults[0].reason
 
