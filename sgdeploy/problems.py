@@ -14,13 +14,16 @@ KeyPath: TypeAlias = "tuple[str | int, ...]"
 
 Level: TypeAlias = Literal["error", "warning"]
 
+COMMAND_LINE = "--set"
+"""What stands in a place instead of a file for the command line; its lines are its ``--set``, counted from 1."""
+
 
 @dataclass(frozen=True)
 class Place:
     """A spot in a file, as a compiler would name it.
 
     Attributes:
-        file: the path as the user gave it (relative paths stay relative), or ``--set`` for the command line.
+        file: the path as the user gave it (relative paths stay relative), or ``COMMAND_LINE``.
         line: counted from 1; 0 for the file as a whole, which could not be read.
         column: counted from 1, in characters.
         text: the whole source line without its end, for the caret display ("" when unknown).

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from sgdeploy.console.text import clean, grid
+from sgdeploy.problems import COMMAND_LINE
 from sgdeploy.words import name_list, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sgdeploy.plan.explain.said import Answer, Explanation, Said
+    from sgdeploy.problems import Place
 
 _SHOWN = 3
 """So many different values are written out; more are counted."""
@@ -65,15 +67,20 @@ def _said(said: Sequence[Said], key: str = "") -> list[Text]:
     rows = []
     for each in said:
         word, style = _WORDS[each.standing]
-        place = clean(str(each.place)) if each.place is not None else "-"
+        place = _place(each.place) if each.place is not None else "-"
         rows.append((Text(word, style), place, "" if each.who == key and each.standing == "holds" else _word(each)))
     return grid(rows, indent=4)
+
+
+def _place(place: Place) -> str:
+    """Name a spot; of the command line, which of its --set it is, counted from 1."""
+    return f"--set no. {place.line}" if place.file == COMMAND_LINE else clean(str(place))
 
 
 def _word(each: Said) -> str:
     """Give what was said, in one line."""
     value = "" if each.value is None and each.note else f": {_value(each.value)}"
-    causes = ", ".join(f"{cause.key} ({cause.place or 'not set'})" for cause in each.causes)
+    causes = ", ".join(f"{cause.key} ({'not set' if cause.place is None else _place(cause.place)})" for cause in each.causes)
     follows = f", following {causes}" if causes else ""
     return clean(f"{each.who}{value}{follows}" + (f"  ({each.note})" if each.note else ""))
 

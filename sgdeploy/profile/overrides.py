@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sgdeploy.problems import Place, Problem
+from sgdeploy.problems import COMMAND_LINE, Place, Problem
 from sgdeploy.profile.compose import compose
 from sgdeploy.profile.merge import merge, same_key
 from sgdeploy.profile.nodes import Node
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sgdeploy.problems import KeyPath
 
 _KEY = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^.=\s"']+))\s*""")
-_NAME = "--set"
 _EXAMPLE = "write --set native.port=30000"
 
 
@@ -60,7 +59,7 @@ def parse(text: str, number: int, folder: Path) -> tuple[Override | None, list[P
     Returns:
         The override, or None where it cannot be read, and the problems.
     """
-    whole = Source(_NAME, text, split_lines(text), folder, first_line=number)
+    whole = Source(COMMAND_LINE, text, split_lines(text), folder, first_line=number)
     keys: list[str] = []
     places: list[Place] = []
     position = 0

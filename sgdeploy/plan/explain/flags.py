@@ -65,7 +65,7 @@ def _said(inquiry: Inquiry, unit: Unit, host: str, name: str) -> tuple[Said, ...
     default = unit.catalogue.flags[name].default
     if default is not None:
         words.insert(0, Said(unit.catalogue.title, as_json(default), note="its default"))
-    return ranked(words) or (Said(unit.catalogue.title, note="decides itself, the flag is not passed"),)
+    return ranked(words) or (Said(unit.catalogue.title, note=f"not passed; the {unit.catalogue.program.name} decides"),)
 
 
 def _layer(inquiry: Inquiry, unit: Unit, layer: Layer, name: str) -> list[Said]:

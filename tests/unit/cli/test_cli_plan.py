@@ -83,8 +83,8 @@ def test_a_value_is_explained(call: Call) -> None:
     assert found.out == (
         "--port of engine 0.5.23  (set `port` of the instance)\n"
         "  31000 in 1 process: native/a1\n"
-        "    from  --set:1:8  native.port: 31000\n"
-        "    from  -          engine.launch  "
+        "    from  --set no. 1  native.port: 31000\n"
+        "    from  -            engine.launch  "
         "(not set; One process per rank, or one per node (python -m sglang.launch_server).)\n"
     )
     (data,) = json.loads(call("plan", "tiny.yaml", "--explain", "max-total-tokens", "--json").out)

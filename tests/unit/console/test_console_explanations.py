@@ -25,7 +25,7 @@ def test_a_flag_that_differs_between_instances() -> None:
     assert shown(Explanation("flag", "--page-size", "", answers, program="engine 0.5.23")) == dedent("""\
         --page-size of engine 0.5.23
           32 in 2 processes: a/n[1-2]
-            set by  --set:1:14    native.flags.page-size: 32
+            set by  --set no. 1   native.flags.page-size: 32
             over    my.yaml:12:5  engine.flags.page-size: nothing
             over    -             engine 0.5.23: 1  (its default)
           64 in 1 process: b/n3

@@ -155,7 +155,7 @@ def test_what_was_taken_away_is_told(compiled: Compile) -> None:
 def test_a_flag_that_nobody_sets_is_left_to_the_engine(compiled: Compile) -> None:
     answer = only(compiled(CPU), "page-size")
     assert (answer.values[0][0], answer.said[0].who) == (None, "engine 0.5.23")
-    assert answer.said[0].note == "decides itself, the flag is not passed"
+    assert answer.said[0].note == "not passed; the engine decides"
     defaulted = only(compiled(CPU, "engine.flags.log-level=debug"), "log-level")
     assert [(said.who, said.value) for said in defaulted.said][1:] == [("engine 0.5.23", "info")]
 
