@@ -24,6 +24,8 @@ EXAMPLES = """
 class Options(Json):
     """Options of ``schema``; its data is JSON either way."""
 
+    json: Annotated[bool, typer.Option("--json", help="Write it on one line, for programs.")] = False
+
     inventory: Annotated[bool, typer.Option("--inventory", help="The schema of inventories instead.")] = False
 
 
@@ -31,4 +33,5 @@ def schema(desk: Desk, options: Options) -> None:
     """Print the JSON Schema of profiles (or inventories), so that editors complete keys and show their meaning."""
     from sgdeploy.profile.jsonschema import inventory_schema, profile_schema
 
-    desk.open(options).json(inventory_schema() if options.inventory else profile_schema())
+    found = inventory_schema() if options.inventory else profile_schema()
+    desk.open(options).json(found, for_people=not options.json)

@@ -43,8 +43,7 @@ def request(desk: Desk, options: Options) -> Request:
         ProfileError: a profile with problems.
         CheckpointError: a scheme with problems.
     """
-    if options.out is None and not options.plan:
-        raise UsageError("--out is missing", hint="name the folder that is written, or pass --plan")
+    _refuse_incomplete(options)
     return request_for(options, _deployment(desk, options))
 
 
@@ -57,8 +56,6 @@ def request_for(options: Options, deployment: Deployment | None) -> Request:
     """
     if options.model is None:
         raise UsageError("--model is missing", hint="name the folder of the checkpoint")
-    if deployment is None and options.tp is None:
-        raise UsageError("no sizes are known", hint="pass --profile, or --tp with --dp, --ep and --pp")
     wish = _wish(options, deployment)
     return Request(
         model=options.model,
@@ -70,6 +67,24 @@ def request_for(options: Options, deployment: Deployment | None) -> Request:
         replicas=cast("Replicas", _word("--replicas", options.replicas, get_args(Replicas))),
         expect=tuple(options.expect or ()),
     )
+
+
+def _refuse_incomplete(options: Options) -> None:
+    """Name everything at once that a split needs and that the words do not say."""
+    needed = {
+        "--model is missing": (options.model is None, "name the folder of the checkpoint with --model"),
+        "--out is missing": (
+            options.out is None and not options.plan,
+            "the one that is written with --out (or --plan)",
+        ),
+        "no sizes are known": (
+            options.profile is None and options.tp is None,
+            "pass --profile, or --tp with --dp, --ep and --pp",
+        ),
+    }
+    absent = {what: hint for what, (is_absent, hint) in needed.items() if is_absent}
+    if absent:
+        raise UsageError(", ".join(absent), hint="; ".join(absent.values()))
 
 
 def job(desk: Desk, options: Options, prepared: Prepared, out: Path) -> Split:
@@ -157,17 +172,18 @@ def _sizes(options: Options, deployment: Deployment | None, wanted: Scheme) -> S
 
 
 def how_to_load(options: Options, done: Done, request: Request) -> list[str]:
-    """Say with which flags an engine loads what was written."""
+    """Say with which flags an engine, started from wherever, loads what was written."""
+    out = options.out.absolute() if options.out is not None else None
     lines = [
-        f"load it with: --load-format {request.wish.files} --model-path {options.out}"
+        f"load it with: --load-format {request.wish.files} --model-path {out}"
         + (f"/{folder} ({_stage(request, int(folder.removeprefix('pp')))})" if folder else "")
         for folder in done.folders
         if folder != DRAFT
     ]
     if request.wish.sizes.pp > 1:
-        lines.append(f"in a profile, for every stage its own: model.path: {options.out}/pp{{stage}}")
+        lines.append(f"in a profile, for every stage its own: model.path: {out}/pp{{stage}}")
     if DRAFT in done.folders:
-        lines.append(f"the draft model: --speculative-draft-model-path {options.out}/{DRAFT}")
+        lines.append(f"the draft model: --speculative-draft-model-path {out}/{DRAFT}")
     return lines
 
 

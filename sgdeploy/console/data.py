@@ -105,9 +105,9 @@ class Data:
         else:
             self._print(self._out, [Text(clean(text))])
 
-    def json(self, value: Any) -> None:
-        """Write one JSON value, indented on a terminal and on one line for a program."""
-        self._json(value, indent=2 if self._out.is_terminal else None)
+    def json(self, value: Any, *, for_people: bool = False) -> None:
+        """Write one JSON value, indented for people and on a terminal, and on one line for a program."""
+        self._json(value, indent=2 if for_people or self._out.is_terminal else None)
 
     # The only three places where anything is written
 

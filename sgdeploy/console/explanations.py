@@ -80,7 +80,9 @@ def _place(place: Place) -> str:
 def _word(each: Said) -> str:
     """Give what was said, in one line."""
     value = "" if each.value is None and each.note else f": {_value(each.value)}"
-    causes = ", ".join(f"{cause.key} ({'not set' if cause.place is None else _place(cause.place)})" for cause in each.causes)
+    causes = ", ".join(
+        f"{cause.key} ({'not set' if cause.place is None else _place(cause.place)})" for cause in each.causes
+    )
     follows = f", following {causes}" if causes else ""
     return clean(f"{each.who}{value}{follows}" + (f"  ({each.note})" if each.note else ""))
 

@@ -54,17 +54,20 @@ class SplitPicture:
 
 
 class Pace:
-    """Lets progress through where each event is a line of its own: every ten seconds for each host, and the end."""
+    """Lets progress through where each event is a line of its own: every ten seconds for each host, and the end once."""
 
     def __init__(self) -> None:
         """Nothing has been let through."""
         self._last: dict[str, float] = {}
+        self._over: dict[str, str] = {}
 
     def due(self, event: SplitProgress, now: float) -> bool:
         """Tell whether an event is worth a line now."""
         last = self._last.setdefault(event.host, now)
-        if not event.ended and now - last < PLAIN_INTERVAL:
+        told = self._over.get(event.host) == event.doing if event.ended else now - last < PLAIN_INTERVAL
+        if told:
             return False
+        self._over[event.host] = event.doing if event.ended else ""
         self._last[event.host] = now
         return True
 

@@ -98,6 +98,10 @@ def _decode(data: bytes, name: str, folder: Path) -> Source | Problem:
         lines = split_lines(data.decode("utf-8", "replace"))
         at = Source(name, before, lines, folder).place_at(len(before))
         wide = data[:2] in {b"\xff\xfe", b"\xfe\xff"}
+        if b"\0" in data and not wide:  # its bytes on a terminal would help nobody
+            message = f"{name} is no text: it holds NUL bytes, as programs, archives and weights do"
+            hint = "name a profile, an inventory or a list of hosts"
+            return Problem(message, hint, place=Place(name, 1, 1), code="file-encoding")
         message = f"not UTF-8 text: byte 0x{data[error.start]:02x}" + (" (this looks like UTF-16)" if wide else "")
         hint = f"convert it, for example: iconv -f {'UTF-16' if wide else 'GB18030'} -t UTF-8 {name}"
         return Problem(message, hint, place=at, code="file-encoding")

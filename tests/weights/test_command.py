@@ -82,6 +82,15 @@ def test_it_says_how_to_load_the_result(pristine: Path, tmp_path: Path, call: Ca
     assert f"--model-path {tmp_path}/pp/pp1 (pipeline stage 1: node ranks 2-3)\n" in nodes.err
 
 
+def test_a_relative_folder_is_told_whole_for_an_engine_that_starts_elsewhere(
+    pristine: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = call("--model", pristine, "--out", "near", *KUNPENG)
+    assert f"--model-path {tmp_path}/near\n" in found.err
+    assert found.err.count("32 of 32 files") == 1
+
+
 def test_a_split_is_no_checkpoint(pristine: Path, tmp_path: Path, call: Call) -> None:
     assert call("--model", pristine, "--out", tmp_path / "out", *KUNPENG).code == 0
     again = call("--model", tmp_path / "out", "--out", tmp_path / "other", *KUNPENG)
@@ -173,6 +182,7 @@ def test_ctrl_c_leaves_a_state_that_goes_on(large: Path, tmp_path: Path) -> None
 def test_contradictions_end_with_2(pristine: Path, tmp_path: Path, call: Call) -> None:
     assert "--out is missing" in call("--model", pristine, "--tp", 2).err
     assert "--model is missing" in call("--plan", "--tp", 2).err
+    assert "error: --model is missing, --out is missing, no sizes are known\n" in call().err
     assert (
         "--ranks and --node-rank contradict each other"
         in call("--model", pristine, "--plan", *KUNPENG, "--ranks", "0-3", "--node-rank", 1, "--nnodes", 2).err

@@ -63,7 +63,14 @@ def _field_said(inquiry: Inquiry, process: Process, name: str) -> tuple[Said, ..
     found = inquiry.because(unit, process.host, keys)
     if name in _PLACED and isinstance(unit.launch, Shape):
         causes = inquiry.influences(unit, f"{name} of {process.rank_in_node}", _place(process.rank_in_node, name))
-        found += (Said(f"platform {inquiry.platform.kind}", standing="cause", note="how it shares a node out among its processes", causes=causes),)
+        found += (
+            Said(
+                f"platform {inquiry.platform.kind}",
+                standing="cause",
+                note="how it shares a node out among its processes",
+                causes=causes,
+            ),
+        )
     return found
 
 

@@ -332,6 +332,8 @@ def test_an_overlay_is_no_profile(call: Call) -> None:
 
 def test_the_schemas(call: Call) -> None:
     profile, inventory = (json.loads(call("schema", *words).out) for words in ([], ["--inventory"]))
+    assert call("schema").out.startswith('{\n  "$schema"')
+    assert call("schema", "--json").out.count("\n") == 1
     assert "native" in profile["properties"]
     assert "groups" in inventory["properties"]
 

@@ -50,6 +50,7 @@ def test_a_log_gets_a_line_now_and_then_and_the_end() -> None:
         console.tell(HALF)
         now[0] += 1.0
     console.tell(END)
+    console.tell(END)  # the last report of the workers and that of the whole say the same
     lines = err.getvalue().splitlines()
     assert len(lines) == 25 // PLAIN_INTERVAL + 1
     assert lines[0] == "12 of 32 files, 1.5 GB of 3.0 GB, 1.2 GB/s, 1.2 s left"

@@ -64,6 +64,14 @@ def test_a_huge_file_is_refused_unread() -> None:
     assert told(draft(Path("p.yaml"))) == [message]
 
 
+def test_of_a_file_that_is_no_text_no_byte_is_shown() -> None:
+    Path("p.yaml").write_bytes(b"\x7fELF\x02\x01\x01\x00\x00\xd0\xff\x00")
+    (problem,) = draft(Path("p.yaml")).problems
+    assert problem.message == "p.yaml is no text: it holds NUL bytes, as programs, archives and weights do"
+    assert problem.place is not None
+    assert problem.place.text == ""
+
+
 def test_an_endless_device_is_refused() -> None:
     assert "longer than 8 MiB" in told(draft(Path("/dev/zero")))[0]
 
