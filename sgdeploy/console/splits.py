@@ -54,7 +54,7 @@ class SplitPicture:
 
 
 class Pace:
-    """Lets progress through where each event is a line of its own: every ten seconds for each host, and the end once."""
+    """Lets progress through where each event is a line: every ten seconds for each host, and the end once."""
 
     def __init__(self) -> None:
         """Nothing has been let through."""
