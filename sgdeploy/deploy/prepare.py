@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import time
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from sgdeploy import parcels
 from sgdeploy.deploy.events import HostState, Note, Tell
@@ -41,6 +44,11 @@ def require(answers: Answers, doing: str, hint: str | None = NOTHING_CHANGED) ->
 GIVEN_BACK = frozenset({"hugepages-tight", "shm-small"})
 """Findings about memory that is free now: where something ends before the start, it is no measure."""
 
+CLOSING = 5.0
+"""Seconds for a port whose process nobody can name: one that has just ended has its sockets closed a moment later."""
+LOOK = 0.5
+"""Seconds between two looks at such ports."""
+
 
 async def preflight(fleet: Fleet, plan: Plan, tell: Tell, leaving: Mapping[str, Collection[int]]) -> None:
     """Look at every host and hold it against the plan; warnings are told, errors end the command.
@@ -57,13 +65,8 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell, leaving: Mapping[str, 
     """
     gathered = await fleet.ask("gather", lambda host: gather_request(plan, host), limit=60.0)
     require(gathered, "reading the facts")
-    ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)})
-    require(ports, "looking for taken ports")
     facts = _facts(fleet, gathered)
-    listening = {
-        name: [row for row in result["listening"] if row.get("pid") not in leaving.get(name, ())]
-        for name, result in ports.results.items()
-    }
+    listening = await _strangers(fleet, plan, leaving)
     found = check(plan, facts, listening)
     findings = [each for each in found if not (each.host in leaving and each.code in GIVEN_BACK)]
     doubts: dict[tuple[str, str | None], list[str]] = {}
@@ -82,6 +85,24 @@ async def preflight(fleet: Fleet, plan: Plan, tell: Tell, leaving: Mapping[str, 
         )
     for name in facts:
         tell(HostState(name, "checked"))
+
+
+async def _strangers(
+    fleet: Fleet, plan: Plan, leaving: Mapping[str, Collection[int]]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Give who listens on planned ports of each host and does not leave, not even within a moment."""
+    deadline = time.monotonic() + CLOSING
+    hosts = [host.host for host in plan.hosts if fleet.has(host.host)]
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    while True:
+        ports = await fleet.ask("ports", lambda host: {"ports": ports_request(plan, host)}, hosts=hosts)
+        require(ports, "looking for taken ports")
+        for name, result in ports.results.items():
+            found[name] = [row for row in result["listening"] if row.get("pid") not in leaving.get(name, ())]
+        hosts = [name for name in hosts if any(row.get("pid") is None for row in found.get(name, ()))]
+        if not hosts or time.monotonic() >= deadline:
+            return found
+        await asyncio.sleep(LOOK)
 
 
 def _facts(fleet: Fleet, gathered: Answers) -> dict[str, HostFacts]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sgdeploy.deploy.approach import Approach
 from sgdeploy.deploy.events import Event, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.options import UpOptions
+from sgdeploy.deploy.prepare import check_secrets
 from sgdeploy.deploy.records import Records
 from sgdeploy.deploy.up import up
 from sgdeploy.deploy.watch import Watch, watching
@@ -22,6 +23,7 @@ from sgdeploy.errors import (
     CancelledRunError,
     LockedError,
     NotRunningError,
+    PreflightError,
     ProcessFault,
     RemoteError,
     StartupError,
@@ -54,6 +56,7 @@ async def supervise(plan: Plan, connect: Connect, tell: Tell, options: UpOptions
         NotRunningError: nothing runs, or it was taken down meanwhile.
         StartupError: a unit failed that is not restarted, or not any more; nothing is stopped for it.
         UnrecordedError, StateError: it is not known what runs.
+        PreflightError: a secret without which nothing could be restarted has no value here.
         CancelledRunError: interrupted.
     """
     guard = _Guard(plan, connect, tell, options)
@@ -103,7 +106,11 @@ class _Guard:
         try:
             await approach.connect()
             records, _ = await approach.look()
-            self.plan, self.away, self.seen = approach.plan, "", True
+            self.plan, self.away = approach.plan, ""
+            if not self.seen:  # Hours later, when something has failed, nobody may be there to set one.
+                guarded = self.plan.of_units({*self.plan.restarts})
+                check_secrets(self.plan.model_copy(update={"processes": guarded}), self.options.secrets)
+            self.seen = True
             self.restarts = replace(self.restarts, policies=self.plan.restarts)
             async with watching(approach.fleet, self.plan, self.tell) as watch:
                 recorded = {process.id for there in records.hosts.values() for process in there.processes}
@@ -161,9 +168,22 @@ class _Guard:
             return error
         except WaitTimeoutError as error:
             return StartupError(str(error), [ProcessFault(m.process, m.host, str(error)) for m in error.missing])
+        except PreflightError as error:
+            return self._refused(error, action.units)
         except LockedError:
             await self._until_nobody_is_at_work()
         return None
+
+    def _refused(self, error: PreflightError, units: Collection[str]) -> StartupError:
+        """Count a restart that the hosts refused as one that failed: a disk may be full for a while."""
+        for fault in error.faults:
+            what = f"{name_list(units)} cannot be started: {fault.reason}"
+            self.tell(Note(what, "warning", (fault.host,), fault.hint))
+        reasons = {fault.host: f"not started: {fault.host}: {fault.reason}" for fault in reversed(error.faults)}
+        said = next(iter(reasons.values()), str(error))
+        leaders = [self.plan.of_units({unit})[0] for unit in units]
+        faults = [ProcessFault(one.id, one.host, reasons.get(one.host, said)) for one in leaders]
+        return StartupError(str(error), faults)
 
     async def _pids(self, units: Collection[str]) -> dict[str, int | None]:
         """Give the processes of some units, where all of each live; nobody where one has ended."""

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from sgdeploy.deploy import supervise as module
+from sgdeploy.deploy import up as up_module
 from sgdeploy.deploy.events import Event, Note
 from sgdeploy.deploy.supervise import supervise
 from sgdeploy.deploy.up import up
-from sgdeploy.errors import CancelledRunError, HostFault, NotRunningError, StartupError
+from sgdeploy.errors import CancelledRunError, HostFault, NotRunningError, PreflightError, StartupError
 from sgdeploy.plan.model import Plan, RestartPolicy
 from sgdeploy.remote.base import LostHostError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, dead, make_plan, ready, up_options
@@ -165,3 +166,50 @@ async def test_a_lost_host_is_waited_for_and_told_once() -> None:
         with pytest.raises(CancelledRunError):
             await task
     assert started(hosts) == {"h1": [], "h2": []}
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    """Let the preflight find a full disk so many times."""
+    left = times
+
+    async def preflight(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise PreflightError("1 problem on 1 of 2 hosts", [HostFault("h2", "no space left", "make room")])
+
+    monkeypatch.setattr(up_module, "preflight", preflight)
+
+
+async def test_a_restart_that_a_host_refuses_counts_as_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, heard = guarded(2), Until()
+    hosts = await running(plan)
+    kill(hosts, plan)
+    refusing(monkeypatch, 1)
+    with guard(plan, hosts, heard) as task:
+        await heard.told("every rank is ready")
+        task.cancel()
+        with pytest.raises(CancelledRunError):
+            await task
+    assert "native cannot be started: no space left" in notes(heard)
+    assert "native restarts in 0.02 s (restart 2 in a row)" in notes(heard)
+    assert started(hosts) == {"h1": ["demo/native/h1"], "h2": ["demo/native/h2"]}
+
+
+async def test_a_host_that_refuses_for_good_ends_it_at_the_cap_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, heard = guarded(2), Until()
+    hosts = await running(plan)
+    kill(hosts, plan)
+    refusing(monkeypatch, float("inf"))
+    with guard(plan, hosts, heard) as task, pytest.raises(StartupError, match="after 2 restarts in a row") as caught:
+        await task
+    assert caught.value.faults[0].reason == "not started: h2: no space left"
+
+
+async def test_a_secret_without_a_value_is_told_before_anything_fails() -> None:
+    plan = make_plan(api_key=True).model_copy(update={"restarts": {"native": RestartPolicy(max=2, backoff=0.01)}})
+    hosts = cluster(plan)
+    await up(plan, hosts, Heard(), up_options(secrets={"HF_TOKEN": "hf_value"}))
+    with pytest.raises(PreflightError, match="1 secret without a value") as caught:
+        await supervise(plan, lambda: hosts, Heard(), up_options(recorded=True))
+    assert "HF_TOKEN" in caught.value.faults[0].reason
