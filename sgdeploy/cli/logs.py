@@ -103,6 +103,7 @@ def logs(desk: Desk, options: Options) -> None:
 
 def _wanted(options: Options) -> LogsOptions:
     import re
+    import warnings
 
     from sgdeploy.deploy.hostlogs import Grep, LogsOptions
     from sgdeploy.errors import UsageError
@@ -112,8 +113,10 @@ def _wanted(options: Options) -> LogsOptions:
     if options.grep is None and (options.ignore_case or options.invert):
         raise UsageError("--ignore-case and --invert-match are about --grep, which is missing")
     try:
-        re.compile(options.grep or "")
-    except re.error as error:
+        with warnings.catch_warnings():  # Doubts of Python about its own next versions help nobody here.
+            warnings.simplefilter("ignore", FutureWarning)
+            re.compile(options.grep or "")
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"--grep {options.grep!r} is no regular expression: {error}") from error
     part: Literal["run", "previous", "all"] = "previous" if options.previous else "all" if options.all_runs else "run"
     tail = options.tail

@@ -12,6 +12,8 @@ from sgdeploy.remote.base import Json, LostHostError, NodeError, NodeSession
 
 SILENCE = 10.0
 """A node sends something every 2 s, also while it searches; five times nothing is a lost host."""
+_ALARM = ("SIGALRM", "exit code 142", "Alarm clock")
+"""How a helper ends that the alarm of a search ended, by itself or below a shell."""
 WINDOW = 4
 """Events of a host that may be on their way or wait here, of 32 KiB each."""
 
@@ -79,6 +81,7 @@ class HostLogs:
         self.fault: HostFault | None = None
         self._processes = {process.id: process for process in processes}
         self._ahead = ahead
+        self._grep = options.grep
         self._lines: Iterator[LogLine] = iter(())
         question = {"run_dir": session.host.run_dir, **self._question(options), "window": WINDOW}
         self._events = session.stream("read_logs", question, silence=SILENCE)
@@ -120,11 +123,18 @@ class HostLogs:
         except StopAsyncIteration:
             return None
         except (NodeError, LostHostError) as error:
-            self.fault = error.fault
+            self.fault = self._fault(error)
             return None
         self._lines = map(self._line, event.get("lines", ()))
         self.missing.update(event.get("missing", {}))
         return event
+
+    def _fault(self, error: NodeError | LostHostError) -> HostFault:
+        """Name the pattern where the host ended the search for it: nothing else takes that long."""
+        if self._grep is None or not any(word in str(error) for word in _ALARM):
+            return error.fault
+        reason = f"--grep {self._grep.pattern!r} takes too long: no line may take seconds to search"
+        return HostFault(error.host, reason, "repeats within repeats, as in (a+)+, try all ways to part a line")
 
     def _line(self, row: Sequence[object]) -> LogLine:
         ident, stamp, text = row

@@ -34,9 +34,9 @@ class ReadLogs:
     """Seconds between looks, between heartbeats, and after which an unfinished line is told as it is."""
     BATCH = 32 * KIB
     """Characters after which lines are sent."""
-    SEARCH = 30
+    SEARCH = 5
     """Seconds that a regular expression may take for one chunk. Nothing can interrupt a search but the kernel, which
-    then ends this helper: it must not outlive its controller."""
+    then ends this helper: before its controller gives a silent host up, and can say why."""
 
     def __init__(self, call: Call) -> None:
         """Read what is asked for.
@@ -166,7 +166,7 @@ def keeping(grep: Json) -> Callable[[str], bool]:
     """Make the question whether a line is wanted."""
     try:
         pattern = re.compile(grep["pattern"], re.IGNORECASE if grep.get("ignore_case") else 0)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise OpError("bad-request", "{!r} is no regular expression: {}".format(grep["pattern"], error)) from error
     return partial(is_wanted, pattern, bool(grep.get("invert")))
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from sgdeploy.deploy.hostlogs import SILENCE
+from sgdeploy.node.readlogs import ReadLogs
 from tests.node.deployment import NEXT_LAUNCH, Deployment, process
 from tests.node.test_watch import memory_of
 from tests.node.wire import Helper, Json, RefusedError, Stream, patched, wait_for
@@ -213,22 +215,27 @@ def test_keys_stay_on_the_host(deployment: Deployment) -> None:
     assert lines(deployment, grep={"pattern": "s3cr3t"}) == []
 
 
-def test_what_is_no_regular_expression_is_refused(deployment: Deployment) -> None:
-    with pytest.raises(RefusedError, match="bad-request: '\\(' is no regular expression"):
-        lines(deployment, grep={"pattern": "("})
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 3000 + ")" * 3000])
+def test_what_is_no_regular_expression_is_refused(deployment: Deployment, pattern: str) -> None:
+    with pytest.raises(RefusedError, match=r"bad-request: .* is no regular expression"):
+        lines(deployment, grep={"pattern": pattern})
+
+
+def test_a_search_ends_before_a_silent_host_is_given_up() -> None:
+    assert ReadLogs.SEARCH + ReadLogs.BEAT < SILENCE
 
 
 def test_a_pattern_that_never_ends_ends_the_helper(helpers: Helpers, deployment: Deployment) -> None:
     """Nobody could tell it to stop, and it would outlive its controller."""
     written(deployment, a="a" * 60 + "b\n")
-    deployment.helper = helpers(modules=patched(("    SEARCH = 30\n", "    SEARCH = 1\n")))
+    deployment.helper = helpers(modules=patched(("    SEARCH = 5\n", "    SEARCH = 1\n")))
     reading(deployment, grep={"pattern": "^(a+)+$"})
     assert deployment.helper.process.wait(20) == -signal.SIGALRM
 
 
 def test_a_slow_reader_is_no_endless_pattern(helpers: Helpers, deployment: Deployment) -> None:
     written(deployment, a="".join(f"{n} {'x' * 1000}\n" for n in range(1000)))
-    deployment.helper = helpers(modules=patched(("    SEARCH = 30\n", "    SEARCH = 1\n")))
+    deployment.helper = helpers(modules=patched(("    SEARCH = 5\n", "    SEARCH = 1\n")))
     stream = reading(deployment, window=1, grep={"pattern": "x"})
     stream.next()
     time.sleep(2.0)

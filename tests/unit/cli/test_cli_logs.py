@@ -96,6 +96,8 @@ def test_since_means_all_lines_from_then_on(call: Call, hosts: Hosts) -> None:
         (["--tail", "-1"], "must be a number of lines, or all"),
         (["--since", "yesterday"], "must be a duration such as 10m, or a time such as 22:15"),
         (["--grep", "("], "--grep '(' is no regular expression"),
+        (["--grep", "a{99999999999}"], "--grep 'a{99999999999}' is no regular expression"),
+        (["--grep", "(" * 3000 + ")" * 3000], "is no regular expression"),
         (["-i"], "--ignore-case and --invert-match are about --grep"),
         (["--previous", "--follow"], "--previous and --follow contradict each other"),
         (["--previous", "--all"], "--previous and --all contradict each other"),
@@ -118,3 +120,11 @@ def test_times_of_the_command_line() -> None:
     assert time.localtime(moment("22:15:30"))[3:6] == (22, 15, 30)
     with pytest.raises(typer.BadParameter):
         moment("25:00")
+
+
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_a_pattern_that_python_wants_to_read_otherwise_one_day_is_searched_as_it_is(call: Call, hosts: Hosts) -> None:
+    done = call("logs", "tiny.yaml", "--grep", "[[:alpha:]")
+    assert done.code == 0
+    assert "Warning" not in done.err
+    assert hosts.asked[0].grep == Grep("[[:alpha:]")

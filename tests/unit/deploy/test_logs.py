@@ -110,6 +110,19 @@ async def test_a_search_without_a_hit_says_so(options: LogsOptions, told: list[s
     assert [getattr(event, "message", "") for event in heard.events] == ["nothing of native/h2: no log", *told]
 
 
+async def test_a_search_that_the_host_had_to_end_names_the_pattern() -> None:
+    plan = make_plan(2)
+    ended = LostHostError("h2", "the node helper was killed by SIGALRM")
+    with pytest.raises(RemoteError) as raised:
+        await logs(plan, make(plan, h1=[END], h2=[ended]), Shown(), Heard(), LogsOptions(grep=Grep("^(a+)+$")))
+    assert [(f.host, f.reason) for f in raised.value.faults] == [
+        ("h2", "--grep '^(a+)+$' takes too long: no line may take seconds to search")
+    ]
+    with pytest.raises(RemoteError) as raised:
+        await logs(plan, make(plan, h1=[END], h2=[ended]), Shown(), Heard(), LogsOptions())
+    assert raised.value.faults[0].reason == "the node helper was killed by SIGALRM"
+
+
 def asked(hosts: FakeConnector, name: str) -> Mapping[str, Any]:
     """Give what a host was asked."""
     node = hosts.nodes[name]
