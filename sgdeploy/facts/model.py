@@ -150,6 +150,7 @@ class HostFacts:
         parameters: loaded module of the plan → its parameters and their values.
         proxies: proxy variables of a session, passwords removed; names in lower case.
         tools: program → its path, None where it is not in PATH.
+        installed: look for a package → what a Python of the host said, see ``facts.installed``.
         paths: what is at each path that was asked for.
         splits: model folder → head of the split of weights in it, or what is wrong with that head.
     """
@@ -184,6 +185,7 @@ class HostFacts:
     parameters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     proxies: Mapping[str, str] = field(default_factory=dict)
     tools: Mapping[str, str | None] = field(default_factory=dict)
+    installed: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, PathFact] = field(default_factory=dict)
     splits: Mapping[str, Head | str] = field(default_factory=dict)
 

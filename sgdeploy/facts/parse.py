@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sgdeploy.facts import cpu, memory, net, ports, proxies, software, splits
+from sgdeploy.facts import cpu, installed, memory, net, ports, proxies, software, splits
 from sgdeploy.facts.model import HostFacts
 from sgdeploy.facts.raw import Raw
 
@@ -64,6 +64,7 @@ def parse(
         parameters=software.parameters(raw),
         proxies=proxies.proxies(raw),
         tools=raw.part("programs"),
+        installed=installed.installed(raw),
         paths=raw.paths(),
         splits=splits.splits(raw),
     )

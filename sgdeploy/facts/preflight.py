@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sgdeploy.facts import cpu, disk, memory, net, ports, proxies, software, splits
+from sgdeploy.facts import cpu, disk, installed, memory, net, ports, proxies, software, splits
 from sgdeploy.facts.compare import compare
 from sgdeploy.facts.model import Finding, HostFacts
 from sgdeploy.facts.subject import Subject
 from sgdeploy.plan.model import Plan
 
-_CHECKS = (software.check, disk.check, splits.check, cpu.check, memory.check, net.check, ports.check, proxies.check)
+_CHECKS = (
+    software.check,
+    installed.check,
+    disk.check,
+    splits.check,
+    cpu.check,
+    memory.check,
+    net.check,
+    ports.check,
+    proxies.check,
+)
 
 
 def check(

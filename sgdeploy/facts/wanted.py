@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sgdeploy.facts import cpu, disk, memory, net, ports, proxies, software, splits
+from sgdeploy.facts import cpu, disk, installed, memory, net, ports, proxies, software, splits
 from sgdeploy.plan.model import Plan, PlanHost
 
 
@@ -19,6 +19,7 @@ def gather_request(plan: Plan, host: PlanHost) -> dict[str, Any]:
         proxies.wanted(),
         disk.wanted(host, processes),
         software.wanted(host),
+        installed.wanted(processes),
         splits.wanted(plan, processes),
     )
     return sum(parts[1:], start=parts[0]).to_json()
