@@ -15,6 +15,7 @@ from sgdeploy import __version__
 from sgdeploy.cli import complete
 from sgdeploy.cli.commands import COMMANDS, Command, Loaded
 from sgdeploy.cli.desk import Desk
+from sgdeploy.cli.help import HelpedCommand, HelpedGroup
 
 _ABOUT = """Bring SGLang up on clusters: one YAML profile, errors before launch,
 the truth about every rank, nothing left behind.
@@ -28,9 +29,11 @@ the truth about every rank, nothing left behind.
   sgdeploy diagnose NAME               name the cause of a failure
 """
 _EPILOG = """\b
-Exit codes: 0 done or ready; 1 (status) degraded or starting, (diff) different; 2 profile, inventory or
-command line wrong; 3 hosts do not fit the plan; 4 locked by another; 5 a host could not be reached or obeyed;
-6 a process failed, (diagnose) something is wrong; 7 time ran out; 8 what runs or is on record does not fit; 9 down;
+Exit codes: 0 done or ready; 1 (status) degraded or starting,
+(diff) different; 2 profile, inventory or command line wrong;
+3 hosts do not fit the plan; 4 locked by another; 5 a host could not be
+reached or obeyed; 6 a process failed, (diagnose) something is wrong;
+7 time ran out; 8 what runs or is on record does not fit; 9 down;
 70 our own fault; 130 interrupted.
 """
 
@@ -54,6 +57,7 @@ def call(words: Sequence[str], desk: Desk) -> None:
 def build(loaded: Iterable[str]) -> typer.Typer:
     """Build the program with the named commands loaded and a stand-in for each of the others."""
     program = typer.Typer(
+        cls=HelpedGroup,
         help=_ABOUT,
         epilog=_EPILOG,
         no_args_is_help=True,
@@ -75,9 +79,11 @@ def _add(program: typer.Typer, command: Command, loaded: Loaded | None) -> None:
     text = inspect.getdoc(loaded.function) or command.line
     examples = f"\b\nExamples:\n{loaded.examples.rstrip()}"
     if not command.below:
-        program.command(command.word, help=text, short_help=command.line, epilog=examples)(_adapted(loaded))
+        program.command(command.word, help=text, short_help=command.line, epilog=examples, cls=HelpedCommand)(
+            _adapted(loaded)
+        )
         return
-    group = typer.Typer(rich_markup_mode=None)
+    group = typer.Typer(rich_markup_mode=None, cls=HelpedGroup)
     group.callback(invoke_without_command=True, help=text, short_help=command.line, epilog=examples)(_adapted(loaded))
     for each in command.below:
         _add(group, each, each.load())

@@ -192,14 +192,13 @@ class Console(Data):
             self._print(self._err, [Text(clean(message))])
 
     def problems(self, problems: Sequence[Problem]) -> None:
-        """Show problems as a compiler does, and how many there are; nothing for none."""
-        if not problems:
+        """Show problems as a compiler does, and how many; in JSON mode as objects, and errors on stderr as well."""
+        if self.mode != "json":
+            self.advise(problems)
             return
-        if self.mode == "json":
-            for problem in problems:
-                self._json({"event": "problem", **problem_json(problem)})
-            return
-        self.advise(problems)
+        for problem in problems:
+            self._json({"event": "problem", **problem_json(problem)})
+        self.advise([problem for problem in problems if problem.level == "error"])
 
     def advise(self, problems: Sequence[Problem]) -> None:
         """Show problems on stderr in every mode: for commands whose stdout is one JSON object and nothing else."""

@@ -290,6 +290,9 @@ def test_json_is_for_programs_in_every_command(call: Call, hosts: Hosts) -> None
     assert json.loads(call("plan", "tiny.yaml", "--host", "a2", "--json").out)["hosts"][0]["address"] == "127.0.1.2"
     assert json.loads(call("validate", "tiny.yaml", "--json").out) == {"profile": "tiny.yaml", "valid": True}
     assert json.loads(call("down", "--json").out)["outcome"] == "stopped"
+    wrong = call("validate", "tiny.yaml", "--set", "nativ=1", "--json")
+    assert [json.loads(line).get("level") for line in wrong.out.splitlines()] == ["error", None]
+    assert wrong.err == call("validate", "tiny.yaml", "--set", "nativ=1").err
     broken = call("plan", "tiny.yaml", "--set", "nativ=1", "--json")
     assert broken.code == 2
     assert json.loads(broken.out)["problems"][0]["hint"] == "did you mean `native`?"

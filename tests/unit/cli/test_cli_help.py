@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, fields
 from typing import Annotated, get_args, get_origin, get_type_hints
 
@@ -10,6 +11,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from sgdeploy import __version__
 from sgdeploy.cli.commands import COMMANDS, Command
+from sgdeploy.cli.help import plainly
 from tests.unit.cli.conftest import Call
 
 EVERY = [each for command in COMMANDS for each in (command, *command.below)]
@@ -31,6 +33,7 @@ def test_the_program_lists_every_command(call: Call) -> None:
         assert f"  {command.name} " in found.out
         assert command.line in found.out
     assert "Exit codes: 0 done or ready" in found.out
+    assert max(map(len, found.out.splitlines())) <= 80
 
 
 @EACH
@@ -39,6 +42,25 @@ def test_a_command_explains_itself(call: Call, command: Command) -> None:
     assert found.code == 0
     assert f"Usage: sgdeploy {command.name}" in found.out
     assert "Examples:\n    sgdeploy" in found.out
+    options, _, _ = found.out.partition("Examples:")
+    assert not re.findall(r"<[^>]*>|default:\s+\(|\brequired\)|x>=", options)
+
+
+@pytest.mark.parametrize(
+    ("row", "plain"),
+    [
+        (("PROFILE|NAME <str>", "Path.  [required]"), ("PROFILE|NAME", "Path.  [required]")),
+        (("[LOGFILE...|FOLDER] <list[str]>", "Logs."), ("[LOGFILE...|FOLDER]", "Logs.")),
+        (
+            ("-n, --last <int range>", "Last.  [default: (20); x>=1]"),
+            ("-n, --last N", "Last.  [default: 20; at least 1]"),
+        ),
+        (("--out DIR", "It.  [default: (required without --plan)]"), ("--out DIR", "It.  [required without --plan]")),
+        (("--wait", "So (or not).  [default: wait]"), ("--wait", "So (or not).  [default: wait]")),
+    ],
+)
+def test_a_row_of_the_help_speaks_plainly(row: tuple[str, str], plain: tuple[str, str]) -> None:
+    assert plainly(*row) == plain
 
 
 @EACH

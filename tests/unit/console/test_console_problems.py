@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from textwrap import dedent
 
 from hypothesis import given
@@ -101,4 +102,11 @@ def test_problems_as_json() -> None:
         "line": 7,
         "column": 3,
     }
+    assert made.err.getvalue().startswith("my.yaml:7:3: error: unknown key `decod`\n")
+
+
+def test_a_warning_as_json_leaves_stderr_to_errors() -> None:
+    made = screen("json")
+    made.console.problems([replace(UNKNOWN, level="warning")])
+    assert json.loads(made.out.getvalue())["level"] == "warning"
     assert made.err.getvalue() == ""
