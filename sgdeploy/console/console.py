@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sgdeploy.console.caret import problem_json, problem_lines, summary
 from sgdeploy.console.data import Data, Mode
-from sgdeploy.console.faults import error_json, error_lines, in_full
+from sgdeploy.console.faults import error_json, error_lines, in_full, manner
 from sgdeploy.console.lines import event_lines
 from sgdeploy.console.live import LiveBoard, Picture, RankPicture
 from sgdeploy.console.splits import Pace, SplitPicture
@@ -80,7 +80,7 @@ class Console(Data):
         super().__init__(mode, out=out, err=err, color=color, secrets=secrets)
         self._quiet = quiet
         self._clock = clock
-        self._failures_told = 0
+        self._failures_told: set[tuple[str, bool, str]] = set()
         self._board = LiveBoard(self._err, clock)
         self._failures_shown: set[str] = set()
         self._pace = Pace()
@@ -161,8 +161,8 @@ class Console(Data):
 
     def _shows(self, event: ProcessFailed) -> bool:
         """Tell whether a failure is shown at once; the others are rows of the table, and the last error counts them."""
-        shows = in_full(self._failures_told, symptom=event.symptom)
-        self._failures_told += 1
+        shows = manner(event) not in self._failures_told and in_full(len(self._failures_told), symptom=event.symptom)
+        self._failures_told.add(manner(event))
         if shows:
             self._failures_shown.add(event.process)
         elif self._board.is_open:

@@ -10,9 +10,10 @@ from typing import Any
 from rich.text import Text
 
 from sgdeploy.console.caret import problem_json, problem_lines, summary
-from sgdeploy.console.findings import cause_lines
+from sgdeploy.console.findings import cause_lines, said
 from sgdeploy.console.lines import evidence_lines, failure_lines, hint_lines, short
-from sgdeploy.console.text import clean, grid
+from sgdeploy.console.text import clean, grid, unstamped
+from sgdeploy.deploy.events import ProcessFailed
 from sgdeploy.errors import (
     CancelledRunError,
     Cause,
@@ -44,7 +45,7 @@ def in_full(told: int, *, symptom: bool) -> bool:
     """Tell whether a failure is shown with its log: the first, and few others that may be causes as well.
 
     Args:
-        told: how many failures came before it, the most likely cause first.
+        told: how many other ways to fail came before it, the most likely cause first.
         symptom: whether its log blames another process.
     """
     return told == 0 or (told < FULL and not symptom)
@@ -68,14 +69,27 @@ def _headline(error: SgdeployError) -> Text:
         return Text(clean(str(error)), "bold yellow")
     # The message of a node that was lost names its host already; one that said no does not.
     host = f"{clean(error.host)}: " if isinstance(error, NodeError) else ""
-    return Text.assemble(("error: ", "bold red"), host, clean(str(error)))
+    return Text.assemble(("error: ", "bold red"), host, clean(_message(error)))
+
+
+def _message(error: SgdeployError) -> str:
+    """Give what went wrong in one sentence: its cause, where that is known of one of those that failed."""
+    cause = next(iter(error.causes), None) if isinstance(error, StartupError) else None
+    if cause is None or not isinstance(error, StartupError):
+        return str(error)
+    others = [fault for fault in error.faults if fault.process != cause.process]
+    if len(others) == len(error.faults):
+        return str(error)
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{cause.process.partition('/')[0]}: {short(cause.process)}{more} failed: {said(cause)}"
 
 
 def _details(error: SgdeployError, shown: Collection[str]) -> Iterable[Text]:
     match error:
         case StartupError(faults=faults):
-            yield from _processes(faults, shown)
-            yield from _causes(error.causes, [fault.process for fault in _in_full(faults)])
+            groups = _groups(faults)
+            yield from _processes(groups, shown)
+            yield from _causes(error.causes, [fault.process for group in _in_full(groups) for fault in group])
         case WaitTimeoutError(missing=missing):
             rows = [(clean(m.host), short(m.process), clean(m.phase), clean(m.line)) for m in missing[:_MISSING]]
             yield from grid(rows, indent=2)
@@ -121,27 +135,35 @@ def _anywhere(text: str, host: str) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "\0", text)
 
 
-def _processes(faults: Sequence[ProcessFault], shown: Collection[str]) -> Iterable[Text]:
+def _processes(groups: Sequence[list[ProcessFault]], shown: Collection[str]) -> Iterable[Text]:
     """Name what is worth a look, with its log unless that stands on the screen; of the others, how many and where."""
-    full = _in_full(faults)
-    for fault in full:
-        lines = failure_lines(fault.process, fault.host, fault.reason, fault.seconds_to_report)
-        told = fault.process in shown
-        if fault.cause is None or not told:
-            lines += _gist(fault) if told else evidence_lines(fault.lines, fault.log)
-        lines += [] if fault.cause is None else cause_lines(fault.cause)
+    full = _in_full(groups)
+    for group in full:
+        lines = failure_lines(group)
+        told = any(fault.process in shown for fault in group)
+        causes = {(fault.cause.rule, said(fault.cause)): fault.cause for fault in group if fault.cause is not None}
+        if not causes or not told:
+            lines += _gist(group[0]) if told else evidence_lines(group[0].lines, group[0].log)
+        lines += [line for cause in causes.values() for line in cause_lines(cause)]
         yield from (Text.assemble("  ", line) for line in lines)
-    groups: dict[tuple[str, bool], list[str]] = {}
-    for fault in faults:
-        if fault not in full:
-            groups.setdefault((fault.reason, fault.symptom), []).append(fault.host)
-    for (reason, symptom), hosts in groups.items():
+    rest: dict[tuple[str, bool], list[str]] = {}
+    for fault in (fault for group in groups if group not in full for fault in group):
+        rest.setdefault((fault.reason, fault.symptom), []).append(fault.host)
+    for (reason, symptom), hosts in rest.items():
         why = ", having lost a peer" if symptom else ""
         yield Text(f"  {len(hosts)} more failed on {_names(hosts)}: {clean(reason)}{why}")
 
 
-def _in_full(faults: Sequence[ProcessFault]) -> list[ProcessFault]:
-    return [fault for number, fault in enumerate(faults) if in_full(number, symptom=fault.symptom)]
+def _groups(faults: Iterable[ProcessFault]) -> list[list[ProcessFault]]:
+    """Put what failed in the same way together, in the order of the first of each."""
+    groups: dict[tuple[str, bool, str], list[ProcessFault]] = {}
+    for fault in faults:
+        groups.setdefault(manner(fault), []).append(fault)
+    return list(groups.values())
+
+
+def _in_full(groups: Sequence[list[ProcessFault]]) -> list[list[ProcessFault]]:
+    return [group for number, group in enumerate(groups) if in_full(number, symptom=group[0].symptom)]
 
 
 def _causes(causes: Sequence[Cause], told: Collection[str]) -> Iterable[Text]:
@@ -153,10 +175,19 @@ def _causes(causes: Sequence[Cause], told: Collection[str]) -> Iterable[Text]:
             yield from cause_lines(cause, indent=4)
 
 
-def _gist(fault: ProcessFault) -> list[Text]:
-    """Give the one log line that tells most: the last that names an error, else the last."""
+def manner(fault: ProcessFault | ProcessFailed) -> tuple[str, bool, str]:
+    """Give what is the same for ranks that failed in the same way: how they ended, and the line that tells most."""
+    return fault.reason, fault.symptom, unstamped(_telling(fault))
+
+
+def _telling(fault: ProcessFault | ProcessFailed) -> str:
+    """Give the one log line that tells most: the last that names an error, else the last; "" where there is none."""
     telling = [line for line in fault.lines if _TELLING.search(line)] or list(fault.lines)
-    return evidence_lines(tuple(telling[-1:]), "")
+    return telling[-1] if telling else ""
+
+
+def _gist(fault: ProcessFault) -> list[Text]:
+    return evidence_lines((line,) if (line := _telling(fault)) else (), "")
 
 
 def error_json(error: SgdeployError) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def cause_lines(cause: Cause, indent: int = 2) -> list[Text]:
     """Show a cause below the process that it is about."""
     space = " " * indent
     return [
-        Text.assemble(space, ("cause: ", "bold red"), _said(cause), (f"  [{cause.rule}]", "dim")),
+        Text.assemble(space, ("cause: ", "bold red"), said(cause), (f"  [{cause.rule}]", "dim")),
         *(Text.assemble(space, ("| ", "dim"), cut(clean(each), _SHOWN)) for each in cause.evidence[:1]),
         Text.assemble(space, ("next: ", "cyan"), clean(cause.next)),
     ]
@@ -54,14 +54,14 @@ def _local(moment: float) -> str:
 def _finding(found: Finding, *, first: bool) -> list[Text]:
     word = "cause: " if first else "also wrong: "
     return [
-        Text.assemble((word, "bold red"), (clean(found.where), "bold"), f": {_said(found)}"),
+        Text.assemble((word, "bold red"), (clean(found.where), "bold"), f": {said(found)}"),
         *(_line(each) for each in found.evidence),
         Text.assemble("  ", ("next: ", "cyan"), clean(found.next)),
         Text(f"  rule {found.rule}; known from: {clean(found.source)}", "dim"),
     ]
 
 
-def _said(found: Finding | Cause) -> str:
+def said(found: Finding | Cause) -> str:
     """Give the sentence without the process that it begins with: that stands in front of it already."""
     return clean(found.cause.removeprefix(f"{found.process} "))
 
@@ -75,7 +75,7 @@ def _grouped(word: str, found: Sequence[Finding]) -> Iterable[Text]:
     """Tell each sentence once, with all processes that it holds for."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for each in found:
-        sentence = _said(each)
+        sentence = said(each)
         groups.setdefault((each.rule, sentence), []).append(each)
     for (rule, sentence), same in groups.items():
         names = clean(name_list(dict.fromkeys(each.process for each in same)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 from rich.text import Text
@@ -21,6 +22,7 @@ from sgdeploy.deploy.events import (
     Replanned,
     Step,
 )
+from sgdeploy.errors import ProcessFault
 from sgdeploy.words import name_list, plural
 
 PROMPT_SHOWN = 60
@@ -77,9 +79,7 @@ def _heartbeat(event: Heartbeat) -> list[Text]:
 
 @event_lines.register
 def _failed(event: ProcessFailed) -> list[Text]:
-    return failure_lines(event.process, event.host, event.reason, event.seconds_to_report) + evidence_lines(
-        event.lines, event.log
-    )
+    return failure_lines([event]) + evidence_lines(event.lines, event.log)
 
 
 @event_lines.register
@@ -113,10 +113,13 @@ def hint_lines(hint: str | None, indent: int = 2) -> list[Text]:
     return [Text.assemble(" " * indent, ("hint: ", "cyan"), clean(hint))] if hint else []
 
 
-def failure_lines(process: str, host: str, reason: str, seconds_to_report: float | None) -> list[Text]:
-    """Name a process that failed, on which host, how, and how long the news took."""
-    delay = "" if seconds_to_report is None else f" (reported {duration(seconds_to_report)} after its death)"
-    return [Text.assemble((f"{short(process)} failed", "bold red"), f" on {clean(host)}: {clean(reason)}{delay}")]
+def failure_lines(alike: Sequence[ProcessFailed | ProcessFault]) -> list[Text]:
+    """Name processes that failed in the same way, on which hosts, how, and how long the news took."""
+    delays = [each.seconds_to_report for each in alike if each.seconds_to_report is not None]
+    death, most = ("its death", "") if len(alike) == 1 else ("their deaths", "at most ")
+    delay = f" (reported {most}{duration(max(delays))} after {death})" if delays else ""
+    names, hosts = name_list(short(each.process) for each in alike), clean(name_list(each.host for each in alike))
+    return [Text.assemble((f"{names} failed", "bold red"), f" on {hosts}: {clean(alike[0].reason)}{delay}")]
 
 
 def evidence_lines(lines: tuple[str, ...], log: str) -> list[Text]:

@@ -54,6 +54,11 @@ def untimed(line: str) -> str:
     return line if stamp is None else f"{stamp[1]} {line[stamp.end() :]}".lstrip()
 
 
+def unstamped(line: str) -> str:
+    """Give a log line without date, time and rank: what ranks that fail alike have in common."""
+    return _STAMP.sub("", line, count=1)
+
+
 def below(process: str, host: str) -> str:
     """Give what a process id says besides its host, for tables that have a column of hosts: ``native/r07``."""
     return "/".join(part for part in process.split("/")[1:] if part != host) or process

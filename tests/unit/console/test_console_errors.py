@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sgdeploy.deploy.events import ProcessFailed
 from sgdeploy.errors import (
     CancelledRunError,
+    Cause,
     HostFault,
     Leftover,
     LeftoverError,
@@ -182,8 +184,39 @@ def test_of_many_failures_the_cause_is_seen() -> None:
 def test_failures_that_blame_nobody_are_shown_as_well_up_to_three() -> None:
     made = screen()
     for number in range(1, 6):
-        made.console.tell(ProcessFailed(f"big/native/n{number}", f"n{number}", "exit code 1", ("bad",), "", None))
+        made.console.tell(
+            ProcessFailed(f"big/native/n{number}", f"n{number}", f"exit code {number}", ("bad",), "", None)
+        )
     assert made.err.getvalue().count("| bad") == 3
+
+
+def test_what_all_ranks_say_alike_is_said_once() -> None:
+    """Up to time and rank, which no two share."""
+    line = "[2026-11-29 16:31:3{0} TP{0}] launch: error: unrecognized arguments: --foo"
+    cause = Cause(
+        "unknown-flag", "big/native/n1", "n1", "this version does not know --foo", "remove it", ("x:1 | --foo",)
+    )
+    faults = [
+        ProcessFault(f"big/native/n{n}", f"n{n}", "exit code 2", ("usage", line.format(n)), f"/n{n}.log", n / 10)
+        for n in (1, 2, 3)
+    ]
+    faults[0] = replace(faults[0], cause=cause)
+    faults[1] = replace(faults[1], cause=replace(cause, process="big/native/n2", host="n2"))
+    made = screen()
+    for fault in faults:
+        made.console.tell(ProcessFailed(**{name: value for name, value in vars(fault).items() if name != "cause"}))
+    assert made.err.getvalue().count("--foo") == 1
+    made.err.truncate(made.err.seek(0))
+    error = StartupError("big/native/n1: exit code 2 (and 2 more)", faults)
+    error.causes = (cause,)
+    made.console.error(error)
+    assert made.err.getvalue() == dedent("""\
+        error: big: native/n1 (and 2 more) failed: this version does not know --foo
+          native/n[1-3] failed on n[1-3]: exit code 2 (reported at most 0.3 s after their deaths)
+            cause: this version does not know --foo  [unknown-flag]
+            | x:1 | --foo
+            next: remove it
+        """)
 
 
 def test_of_many_that_are_late_the_slowest_are_named() -> None:

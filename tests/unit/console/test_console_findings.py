@@ -45,7 +45,7 @@ def test_a_failure_shows_its_cause_the_line_and_the_next_step() -> None:
     error.causes = (CAUSE,)
     made.console.error(error)
     assert made.err.getvalue() == dedent("""\
-        error: demo/native/h1: exit code 2
+        error: demo: native/h1 failed: this version does not know the flag --x
           native/h1 failed on h1: exit code 2
             cause: this version does not know the flag --x  [unknown-flag]
             | /logs/n0.log:478 | error: unrecognized arguments: --x
