@@ -72,7 +72,8 @@ class Ground:
     def mend(self) -> None:
         """Boot the victim anew, and take down what is left."""
         host = self.lab.host(VICTIM)
-        host.power_off()
+        if host.processes():
+            host.power_off()
         host.power_on()
         self.lab.sgdeploy("down", str(self.profile))
 
