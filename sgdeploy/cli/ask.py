@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Changes, Json
+from sgdeploy.cli.options import TARGET_HELP, Json, PathChanges
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -23,7 +23,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Json):
+class Options(PathChanges, Json):
     """Arguments and options of ``ask``."""
 
     target: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import Changes, Json
+from sgdeploy.cli.options import Json, PathChanges
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -25,7 +25,7 @@ WRONG = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Json):
+class Options(PathChanges, Json):
     """Arguments and options of ``diagnose``."""
 
     targets: Annotated[

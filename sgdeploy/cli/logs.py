@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Changes, Json, moment
+from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Json, PathChanges, moment
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -39,7 +39,7 @@ def count_of_lines(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, Json):
+class Options(PathChanges, Json):
     """Arguments and options of ``logs``."""
 
     target: Annotated[

@@ -132,3 +132,26 @@ class Changes:
             help="Merge a file over the profile: a path, or a shipped one by name (rehearsal). May be given often.",
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathChanges(Changes):
+    """For commands that look at what was started: a name means that as it is, and only a profile can be changed."""
+
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Only with a profile's path, not with a name: change one value of it. May be given often.",
+        ),
+    ] = None
+    overlays: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--overlay",
+            metavar="NAME|PATH",
+            autocompletion=complete.overlays,
+            help="Only with a profile's path, not with a name: merge a file over it. May be given often.",
+        ),
+    ] = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Changes, LockWait, Progress, seconds
+from sgdeploy.cli.options import TARGET_HELP, LockWait, PathChanges, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -22,7 +22,7 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Changes, LockWait, Progress):
+class Options(PathChanges, LockWait, Progress):
     """Arguments and options of ``rollback``."""
 
     target: Annotated[

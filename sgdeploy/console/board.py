@@ -10,15 +10,35 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 from sgdeploy.console.text import below
-from sgdeploy.deploy.events import Event, Heartbeat, HostState, Outcome, ProcessFailed, RankState, State, Step
+from sgdeploy.deploy.events import (
+    Event,
+    Heartbeat,
+    HostState,
+    Outcome,
+    ProcessFailed,
+    RankState,
+    Replanned,
+    State,
+    Step,
+)
 
 if TYPE_CHECKING:
+    from sgdeploy.deploy.replan import Replan
     from sgdeploy.plan.model import Plan
 
 STATES: tuple[State, ...] = get_args(State)
 """All states in the order in which a process walks through them."""
 
 _MOVING = frozenset({"starting", "loading", "warming"})
+
+_FATES = {
+    "keep": "goes on",
+    "restart": "is to restart",
+    "stop": "is to stop",
+    "start": "is to start",
+    "leave": "is left as it is",
+}
+"""What becomes of a unit that lives."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,8 @@ class Board:
                     heard=now,
                     line=event.line or rank.line,
                 )
+            case Replanned(fates=fates):
+                self._what_runs(fates)
             case ProcessFailed():
                 self._fail(event, now)
             case Heartbeat(waiting_for=waiting_for):
@@ -106,6 +128,14 @@ class Board:
                 self.title, self.waiting = outcome, ""
             case _:
                 pass
+
+    def _what_runs(self, fates: Replan) -> None:
+        """Say of ranks that live and were not looked at yet that they do: their rows stand around a question."""
+        for unit in fates.units:
+            runs = "runs" if unit.whole else "runs in part"
+            for process in fates.plan.of_units({unit.unit}) if unit.living else ():
+                rank = self._rank(process.id, process.host)
+                self.ranks[process.id] = replace(rank, phase=f"{runs}, {_FATES[unit.fate]}")
 
     def _stop(self, host: str, now: float) -> None:
         """A host that is proven clean has no living rank, whatever was heard of them before; failures stay in view."""

@@ -124,7 +124,7 @@ class Approach:
                 hint="add --yes to do it, or call it on a terminal, which asks",
             )
         if not await self._options.confirm(f"stop what is named above ({units}) and start it as planned?"):
-            raise UnconfirmedError("nothing was changed on any host")
+            raise UnconfirmedError("not agreed: nothing was changed on any host")
 
     async def lock(self, stack: AsyncExitStack, agreed: Task) -> Task:
         """Hold all locks until the stack ends, and decide once more: others may have been at work meanwhile.

@@ -97,3 +97,14 @@ def test_wrong_words_end_with_2_and_a_next_step(call: Call, words: list[str], me
 def test_no_words_show_the_help(call: Call) -> None:
     found = call()
     assert "Commands:" in found.out + found.err
+
+
+@pytest.mark.parametrize("name", ["status", "wait", "logs", "restart", "down", "rollback", "ask", "lock status"])
+def test_what_looks_at_a_name_says_that_it_is_not_changed(call: Call, name: str) -> None:
+    help_text = " ".join(call(*name.split(), "--help").out.split())
+    assert help_text.count("Only with a profile's path, not with a name") == 2
+
+
+@pytest.mark.parametrize("name", ["up", "diff", "plan"])
+def test_what_makes_a_plan_may_change_it(call: Call, name: str) -> None:
+    assert "not with a name" not in " ".join(call(name, "--help").out.split())

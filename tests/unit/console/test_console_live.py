@@ -7,7 +7,19 @@ import pytest
 from sgdeploy.console.board import Board
 from sgdeploy.console.live import board_lines
 from sgdeploy.console.text import clean
-from sgdeploy.deploy.events import Event, Heartbeat, HostState, Note, Outcome, ProcessFailed, RankState, State, Step
+from sgdeploy.deploy.events import (
+    Event,
+    Heartbeat,
+    HostState,
+    Note,
+    Outcome,
+    ProcessFailed,
+    RankState,
+    Replanned,
+    State,
+    Step,
+)
+from sgdeploy.deploy.replan import Replan, UnitFate
 from tests.unit.console.samples import Screen, plan, screen
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -52,6 +64,18 @@ def test_a_row_for_every_rank() -> None:
         "n02   native/r00  failed   exit code 3     0.0 s  no such file",
         "n02   native/r01  planned",
         "waiting for native/n01/r01",
+    ]
+
+
+def test_what_runs_before_it_is_looked_at_is_not_shown_as_if_it_did_not() -> None:
+    """The table stands above the question whether it may be stopped, and after a no."""
+    board, wanted = Board(), plan()
+    board.expect(wanted, ranks=True)
+    fates = (UnitFate("native", "restart", living=4, whole=True), UnitFate("gone", "stop", living=1, whole=True))
+    rows = drawn(fed(board, Replanned(Replan(wanted, fates))))
+    assert [row.split(maxsplit=3)[2:] for row in rows[2:]] == [["planned", "runs, is to restart"]] * 4
+    assert [row.split(maxsplit=3)[2:4] for row in drawn(fed(board, rank(1, 0)))[2:3]] == [
+        ["ready", "warm-up done         30 s  last [b]line[/b]"]
     ]
 
 

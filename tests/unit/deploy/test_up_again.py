@@ -118,7 +118,7 @@ async def test_a_no_changes_nothing_and_a_yes_only_what_is_named() -> None:
         return len(asked) > 1
 
     after = changed(plan, "router", env={"A": "1"})
-    with pytest.raises(UnconfirmedError, match="nothing was changed"):
+    with pytest.raises(UnconfirmedError, match="not agreed: nothing was changed"):
         await up(after, hosts, Heard(), up_options(confirm=answer))
     heard = Heard()
     await up(after, hosts, heard, up_options(confirm=answer))
