@@ -39,6 +39,11 @@ class Task:
         return frozenset(unit for stage in self.stages for unit in stage)
 
     @property
+    def replaced(self) -> tuple[str, ...]:
+        """Units that may have been serving, as another plan says, until this change ended them."""
+        return tuple(each.unit for each in self.fates.units if each.disturbs and each.changed)
+
+    @property
     def processes(self) -> tuple[Process, ...]:
         """Everything that is to be started, in plan order."""
         return self.plan.of_units(self.units)

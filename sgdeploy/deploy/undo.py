@@ -68,6 +68,9 @@ class Undo:
         clean = not faults and not here.leftovers and not again.leftovers
         if clean and self.launch_id:
             self.tell(Note("what was started is stopped again; the logs stay on the hosts"))
+        if self.launch_id and (down := [unit for unit in self.task.replaced if unit in units]):
+            way = f"`sgdeploy rollback {self.task.plan.name}` goes back to the plan that was ready last"
+            self.tell(Note(f"ran before this change and is down now: {', '.join(down)}", "warning", hint=way))
         return clean
 
     async def _stop(self, fleet: Fleet, found: Mapping[str, HostRecords], units: Collection[str]) -> Stopped:

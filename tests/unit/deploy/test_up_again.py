@@ -8,7 +8,7 @@ from sgdeploy.deploy.events import Note, Outcome, Replanned, Step
 from sgdeploy.deploy.up import up
 from sgdeploy.errors import HostFault, LeftoverError, StartupError, StateError, UnconfirmedError, WaitTimeoutError
 from sgdeploy.plan.model import Plan
-from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, make_plan, ready, up_options
+from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, dead, make_plan, ready, up_options
 from tests.unit.deploy.test_parts import hosts_of, started, with_router
 from tests.unit.deploy.test_replan import changed
 
@@ -223,3 +223,18 @@ async def test_dry_run_shows_the_change_and_makes_none() -> None:
     await up(changed(plan, "native", env={"A": "1"}), hosts, heard, up_options(dry_run=True))
     assert any(isinstance(event, Replanned) for event in heard.events)
     assert not CHANGING & {*hosts.nodes["h1"].ops()}
+
+
+async def test_a_change_that_fails_says_what_is_down_and_the_way_back() -> None:
+    for env, said in (({"A": "1"}, ["ran before this change and is down now: native"]), ({}, [])):
+        plan, heard = make_plan(), Heard()
+        hosts = await running(plan)
+        hosts.nodes["h2"].script = [{"observations": [dead(plan.processes[1])]}]
+        if not env:  # started anew as it was: there is nothing to go back to
+            hosts.nodes["h2"].living.clear()
+            hosts.nodes["h2"].ended = {"demo/native/h2": {"signal": 9}}
+        with pytest.raises(StartupError):
+            await up(changed(plan, "native", env=env), hosts, heard, up_options(yes=True))
+        notes = [event for event in heard.events if isinstance(event, Note) and "is down now" in event.message]
+        assert [note.message for note in notes] == said
+        assert all("`sgdeploy rollback demo`" in (note.hint or "") for note in notes)
