@@ -25,7 +25,7 @@ _PROCESS = (
     Column("RANK"),
     Column("STATE"),
     Column("PHASE", least=14),
-    Column("TIME", spare=2),
+    Column("AGE", spare=2),
     Column("PID", spare=4),
     Column("HTTP", spare=3),
     Column("LAST LOG LINE", least=16, spare=5),

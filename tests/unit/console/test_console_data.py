@@ -171,7 +171,7 @@ def test_a_status_for_people() -> None:
           note: root@n1 (pid 7) is at work on it now
           warning: n04 cannot be asked: no answer in 10 s
 
-        HOST  RANK        STATE   PHASE         TIME   PID   HTTP          LAST LOG LINE
+        HOST  RANK        STATE   PHASE         AGE    PID   HTTP          LAST LOG LINE
         n01   native/r00  ready   warm-up done  2h05m  4711  200 in 1.0 s  ok
         n02   native/r00  failed  exit code 3   12 s                       gone
         """)
