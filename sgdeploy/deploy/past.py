@@ -1,15 +1,21 @@
-"""`history` and what `rollback` goes back to: read from the hosts of the first leaders, so from any machine."""
+"""`history` and what `rollback` goes back to: read from the hosts, so from any machine.
+
+What was done stands on the host that led at that time. The lead may have moved since, so all hosts are asked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.history import Entry, History, once_ready, short
-from sgdeploy.deploy.records import read_records
-from sgdeploy.errors import RemoteError, StateError
-from sgdeploy.plan.model import Plan
+from sgdeploy.deploy.records import follow_records
+from sgdeploy.errors import HostFault, RemoteError, StateError
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
+from sgdeploy.remote.waits import together
+from sgdeploy.words import name_list
 
 
 @dataclass(frozen=True)
@@ -20,44 +26,68 @@ class Past:
         entries: actions, oldest first.
         current: begin of the digest of the plan on record, None where nothing is.
         kept: plans that were ready and are kept, the last one on top.
+        away: hosts that could not be asked, and why.
     """
 
     entries: tuple[Entry, ...]
     current: str | None
     kept: tuple[Plan, ...]
+    away: tuple[HostFault, ...] = ()
 
 
-async def past(plan: Plan, connector: Connector, *, plans: bool = False) -> Past:
-    """Ask the host of the first leader, and that of the plan on record there, where it is another one.
+async def past(plan: Plan, connector: Connector, *, plans: bool = False, also: tuple[PlanHost, ...] = ()) -> Past:
+    """Ask the hosts of a plan, and those of the plans on record there.
 
     Args:
         plan: at hand; it says where to look first.
         connector: opens the hosts; closed at the end.
         plans: read the plans as well, which may be large.
+        also: hosts that the plan does not have and that may hold records.
 
     Raises:
-        RemoteError: the host cannot be reached.
+        RemoteError: the host of the first leader cannot be reached.
     """
     try:
-        opened = await connector.open_all([plan.lead_host])
-        fleet = Fleet(opened.sessions)
-        if not opened.sessions:
-            raise RemoteError("the host that keeps the history cannot be reached", opened.faults)
-        records = await read_records(fleet)
-        recorded = next(iter(records.plans), None)
-        leads = {plan.lead_host.host: plan.lead_host}
-        if recorded is not None and recorded.lead_host.host not in leads:
-            leads[recorded.lead_host.host] = recorded.lead_host
-            more = await connector.open_all([recorded.lead_host])
+        opened = await connector.open_all((*plan.hosts, *also))
+        fleet, away = Fleet(opened.sessions), [*opened.faults]
+        lead = [fault for fault in away if fault.host == plan.lead_host.host]
+        if lead:
+            raise RemoteError("the host that keeps the history cannot be reached", lead)
+
+        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
+            more = await connector.open_all(hosts)
             fleet.sessions.update(more.sessions)
-        histories = [History(fleet, host) for name, host in leads.items() if fleet.has(name)]
-        entries = [entry for history in histories for entry in await history.read()]
-        entries.sort(key=lambda entry: entry.when)
-        kept = [await _plan(histories, digest) for digest in once_ready(entries)] if plans else []
+            away.extend(more.faults)
+            return [fault.host for fault in more.faults]
+
+        tried = [host for host in (*plan.hosts, *also) if not fleet.has(host.host)]
+        records = await follow_records(fleet, open_more, tried)
+        histories = [History(fleet, session.host) for session in fleet.sessions.values()]
+        told = await together(*(history.read() for history in histories))
+        entries = merged(told)
+        keepers = [history for history, said in zip(histories, told, strict=True) if once_ready(said)]
+        kept = [await _plan(keepers, digest) for digest in once_ready(entries)] if plans else []
     finally:
         await connector.close_all()
-    current = None if recorded is None else short(recorded.digest)
-    return Past(tuple(entries), current, tuple(each for each in kept if each is not None))
+    recorded = records.hosts.get(plan.lead_host.host)
+    present = recorded.plan if recorded is not None and recorded.plan is not None else next(iter(records.plans), None)
+    current = None if present is None else short(present.digest)
+    return Past(entries, current, tuple(each for each in kept if each is not None), tuple(away))
+
+
+def merged(told: Iterable[Sequence[Entry]]) -> tuple[Entry, ...]:
+    """Make one history of those of several hosts, oldest first.
+
+    An action stands on each host that it touched, by the clock of that host. It is told once, as the host tells it that
+    knows of it most often: one controller may do the same more than once.
+    """
+    most: dict[tuple[str, str], list[Entry]] = {}
+    for said in told:
+        own: dict[tuple[str, str], list[Entry]] = {}
+        for entry in said:
+            own.setdefault((entry.who, entry.what), []).append(entry)
+        most.update({action: found for action, found in own.items() if len(found) > len(most.get(action, ()))})
+    return tuple(sorted((entry for found in most.values() for entry in found), key=lambda entry: entry.when))
 
 
 async def _plan(histories: list[History], digest: str) -> Plan | None:
@@ -88,4 +118,7 @@ def earlier(found: Past, name: str, to: str | None = None) -> Plan:
     what = f"no plan {to} of {name} is kept" if to is not None else f"no plan of {name} but the present one was ready"
     if to is not None and len(wanted) > 1:
         what = f"more than one plan of {name} begins with {to}"
-    raise StateError(what, hint=f"kept: {names}" if names else "only plans that were ready are kept")
+    hint = f"kept: {names}" if names else "only plans that were ready are kept"
+    if found.away:
+        hint += f"; not asked, since they cannot be reached: {name_list(fault.host for fault in found.away)}"
+    raise StateError(what, hint=hint)

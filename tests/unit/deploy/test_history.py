@@ -10,7 +10,7 @@ from sgdeploy.deploy.down import down
 from sgdeploy.deploy.events import Note
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.history import KEPT, Entry, History, entries, once_ready, short
-from sgdeploy.deploy.past import earlier, past
+from sgdeploy.deploy.past import earlier, merged, past
 from sgdeploy.deploy.up import up
 from sgdeploy.deploy.wait import wait
 from sgdeploy.errors import HostFault, RemoteError, StartupError, StateError
@@ -129,6 +129,45 @@ async def test_back_and_forth() -> None:
     assert short(first.digest) in (caught.value.hint or "")
     with pytest.raises(StateError, match="more than one plan of demo begins with"):
         earlier(again, "demo", "")
+
+
+def led_by(plan: Plan, leader: str) -> Plan:
+    """Give a plan with another first leader."""
+    processes = [p.model_copy(update={"leader": p.host == leader}) for p in plan.processes]
+    return plan.model_copy(update={"processes": tuple(processes)})
+
+
+async def test_what_was_ready_under_another_lead_is_not_lost() -> None:
+    first, hosts = make_plan(), cluster(make_plan())
+    second = led_by(first, "h2")
+    await up(first, hosts, Heard(), up_options())
+    await down(first, hosts, Heard(), down_options())
+    for name, node in cluster(second).nodes.items():
+        hosts.nodes[name].script = node.script
+    await up(second, hosts, Heard(), up_options())
+    found = await past(second, hosts, plans=True)
+    assert [*found.kept] == [second, first]
+    assert earlier(found, "demo") == first
+    assert [entry.what for entry in found.entries].count("down") == 1, "it stands on both hosts"
+
+
+async def test_a_host_that_cannot_be_asked_for_its_history_is_named() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    hosts.down = {"h2": HostFault("h2", "no route to host")}
+    with pytest.raises(StateError) as caught:
+        earlier(await past(plan, hosts, plans=True), "demo")
+    assert "not asked, since they cannot be reached: h2" in (caught.value.hint or "")
+
+
+def test_an_action_on_many_hosts_is_told_once_and_a_repeated_one_as_often_as_it_was() -> None:
+    def at(second: int, what: str, who: str = "a@b (pid 1)") -> Entry:
+        return Entry(f"2026-11-29T17:00:{second:02}Z", who, what)
+
+    lead = [at(1, "up"), at(5, "watch: starts"), at(9, "watch: starts"), at(10, "down", "c@d (pid 2)")]
+    other = [at(2, "up"), at(6, "watch: starts"), at(8, "down")]
+    assert merged([other, lead]) == (other[0], lead[1], other[2], lead[2], lead[3])
+    assert merged([]) == ()
 
 
 async def test_the_host_that_keeps_the_history_is_needed() -> None:
