@@ -48,7 +48,7 @@ def history(desk: Desk, options: Options) -> None:
 
     console = desk.open(options)
     target = one_or_the_only(desk, options.target, options)
-    entries = run(desk, console, read(target.plan)).entries[-options.last :]
+    entries = run(desk, console, read(desk, target.plan)).entries[-options.last :]
     console.show([entry.to_json() for entry in entries], past_lines(entries))
     if not entries:
         console.say(f"nothing is on record on {target.plan.lead_host.host}, where its history is kept")

@@ -7,14 +7,15 @@ import os
 import shlex
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sgdeploy.cli.before import ELSEWHERE, hosts_of_before, left_hosts, looks_elsewhere, moved_hosts
 from sgdeploy.cli.redact import redact_words
 from sgdeploy.cli.targets import Target, registry
 from sgdeploy.deploy import diff as diff_case
 from sgdeploy.deploy import down as down_case
-from sgdeploy.deploy import elsewhere
 from sgdeploy.deploy import parting as parting_case
 from sgdeploy.deploy import past as past_case
 from sgdeploy.deploy import status as status_case
@@ -25,7 +26,7 @@ from sgdeploy.deploy.events import DeploymentStatus, Event, Note, Outcome, Tell
 from sgdeploy.deploy.history import short
 from sgdeploy.deploy.options import DownOptions, Owner, UpOptions
 from sgdeploy.deploy.whereabouts import machine, start_of
-from sgdeploy.errors import SgdeployError, StateError
+from sgdeploy.errors import SgdeployError
 from sgdeploy.remote.connect import connector
 from sgdeploy.remote.waits import together
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 READY, NOT_READY, DOWN = 0, 1, 9
 _CODES = {"ready": READY, "starting": NOT_READY, "degraded": NOT_READY, "down": DOWN}
-_ELSEWHERE = "the profile has changed: it was started last on other hosts or in other run folders"
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,10 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
             what = f"this machine cannot remember {target.plan.name}: {error.filename}: {error.strerror}"
             console.tell(Note(what, "warning", hint="name the profile's path to `status` and `down`"))
 
+    def clean(hosts: Sequence[PlanHost]) -> None:
+        with suppress(OSError):  # they are asked once more, then
+            registry(desk).proven_clean(target.plan.name, hosts)
+
     options = UpOptions(
         owner(desk),
         timeout=wanted.timeout,
@@ -82,6 +86,7 @@ async def bring_up(desk: Desk, console: Console, target: Target, wanted: Wanted)
         only=wanted.only,
         secrets=desk.secrets_of(target.plan),
         remember=remember,
+        clean=clean,
         yes=wanted.yes,
         verb=wanted.verb,
         lock_wait=wanted.lock_wait,
@@ -146,13 +151,13 @@ async def watch_over(desk: Desk, console: Console, plan: Plan) -> None:
     await supervise_case.supervise(plan, connector, console.tell, options)
 
 
-async def history(plan: Plan) -> Past:
+async def history(desk: Desk, plan: Plan) -> Past:
     """Read what was done to a deployment.
 
     Raises:
         SgdeployError: as ``past`` does.
     """
-    return await past_case.past(plan, connector())
+    return await past_case.past(plan, connector(), also=left_hosts(desk, plan))
 
 
 async def roll_back(desk: Desk, console: Console, target: Target, to: str | None, wanted: Wanted) -> None:
@@ -161,36 +166,13 @@ async def roll_back(desk: Desk, console: Console, target: Target, to: str | None
     Raises:
         SgdeployError: as ``past``, ``earlier`` and ``up`` do.
     """
-    found = await past_case.past(target.plan, connector(), plans=True)
+    also = left_hosts(desk, target.plan)
+    found = await past_case.past(target.plan, connector(), plans=True, also=also)
     plan = past_case.earlier(found, target.plan.name, to)
     ready = next(entry for entry in reversed(found.entries) if entry.ready and entry.plan == short(plan.digest))
     console.tell(Note(f"back to plan {short(plan.digest)}, which was ready at {ready.when} ({ready.who})"))
     await bring_up(desk, console, replace(target, plan=plan), wanted)
     console.tell(Note("the profile is as it was: `sgdeploy diff` shows how it differs from what runs now"))
-
-
-async def hosts_of_before(desk: Desk, console: Console, plan: Plan) -> tuple[PlanHost, ...]:
-    """Give the hosts on which something may run from before, and which a plan does not have any more.
-
-    Raises:
-        StateError: it runs in run folders, or was reached in ways, that the plan does not have any more.
-    """
-    before = started_elsewhere(desk, plan)
-    if before is None:
-        return ()
-    if elsewhere.moved(plan, before):
-        await elsewhere.refuse_if_it_lives(before, connector(), console.tell)
-        return ()
-    return elsewhere.dropped(plan, before)
-
-
-def started_elsewhere(desk: Desk, plan: Plan) -> Plan | None:
-    """Give the plan that was started last under this name, where it has places to look that this one lacks."""
-    try:
-        known = registry(desk).recall(plan.name)
-    except StateError:  # a damaged memory is told to whoever names it; the plan at hand is enough
-        return None
-    return None if known is None or known.away or elsewhere.covers(plan, known.plan) else known.plan
 
 
 async def show_parting(desk: Desk, console: Console, plan: Plan) -> None:
@@ -218,12 +200,12 @@ async def take_down(desk: Desk, console: Console, plan: Plan, options: DownOptio
         else:
             console.tell(event)
 
-    before = started_elsewhere(desk, plan)
-    if before is not None:
+    moved, also = moved_hosts(desk, plan), left_hosts(desk, plan)
+    if moved or also:
         console.tell(Note("the profile has changed since: also looking where it was started", "info"))
-        await down_case.down(before, patient(tell), tell, options)
-    if before is None or not elsewhere.covers(before, plan):
-        await down_case.down(plan, patient(tell), tell, options)
+    for each in moved:
+        await down_case.down(each, patient(tell), tell, options)
+    await down_case.down(plan, patient(tell), tell, replace(options, also=also))
     console.tell(next((outcome for outcome in outcomes if outcome.outcome == "stopped"), outcomes[-1]))
     if not options.keep_records and not options.only:
         registry(desk).put_away(plan.name)
@@ -248,8 +230,8 @@ async def show_logs(desk: Desk, console: Console, plan: Plan, options: LogsOptio
     """
     from sgdeploy.deploy import logs as logs_case
 
-    if started_elsewhere(desk, plan) is not None:
-        console.warn(Note(f"{_ELSEWHERE}; `sgdeploy logs {plan.name}` looks there", "warning"))
+    if looks_elsewhere(desk, plan):
+        console.warn(Note(f"{ELSEWHERE}; `sgdeploy logs {plan.name}` looks there", "warning"))
     await logs_case.logs(plan, connector(), console.log_lines(plan.processes), console.warn, options)
 
 
@@ -281,10 +263,11 @@ async def ask(desk: Desk, plan: Plan, *, advise: bool = False) -> DeploymentStat
     Raises:
         SgdeployError: as ``status`` does.
     """
-    found = await status_case.status(plan, connector(), desk.secrets_of(plan), advise=advise)
-    if started_elsewhere(desk, plan) is None:
+    also = left_hosts(desk, plan)
+    found = await status_case.status(plan, connector(), desk.secrets_of(plan), advise=advise, also=also)
+    if not looks_elsewhere(desk, plan):
         return found
-    return replace(found, drift=(*found.drift, f"{_ELSEWHERE}; `sgdeploy status {plan.name}` looks there"))
+    return replace(found, drift=(*found.drift, f"{ELSEWHERE}; `sgdeploy status {plan.name}` looks there"))
 
 
 async def ask_all(desk: Desk, plans: Sequence[Plan]) -> tuple[list[DeploymentStatus], list[SgdeployError]]:

@@ -39,7 +39,7 @@ async def down(plan: Plan, connector: Connector, tell: Tell, options: DownOption
     """
     begin = time.monotonic()
     try:
-        tell(Step(1, STEPS, f"connect to {plural(len(plan.hosts), 'host')}"))
+        tell(Step(1, STEPS, f"connect to {plural(len(plan.hosts) + len(options.also), 'host')}"))
         run = _Run(plan, connector, tell, options)
         await run.connect()
         async with AsyncExitStack() as stack:
@@ -76,7 +76,7 @@ class _Run:
 
     async def connect(self) -> None:
         """Open every host that can be opened; the others are listed at the end."""
-        await self._open(self._plan.hosts)
+        await self._open((*self._plan.hosts, *self._options.also))
         if not self.fleet.sessions:
             raise RemoteError("no host could be reached; nothing was stopped", tuple(self._faults.values()))
 

@@ -1,10 +1,12 @@
 """What runs where a profile no longer looks: it may have been changed since its deployment was started.
 
 A plan says on which hosts, over which ways and in which run folders to look for records. One that was started before
-the profile changed may have others. The controller remembers the plan that it started last: nothing is forgotten.
+the profile changed may have others. The controller remembers every host that may still hold records: none is forgotten.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
@@ -20,20 +22,43 @@ def covers(plan: Plan, other: Plan) -> bool:
     return _places(other) <= _places(plan)
 
 
-def moved(plan: Plan, before: Plan) -> bool:
-    """Tell whether a host that both plans have is reached another way, or has another run folder, than before."""
-    ways = {place[0]: place for place in _places(plan)}
-    return any(place[0] in ways and place != ways[place[0]] for place in _places(before))
-
-
-def dropped(plan: Plan, before: Plan) -> tuple[PlanHost, ...]:
-    """Give the hosts that only the plan before has."""
+def dropped(plan: Plan, held: Iterable[PlanHost]) -> tuple[PlanHost, ...]:
+    """Give the hosts that may hold records and that a plan has left, each once: as it was reached last."""
     names = {host.host for host in plan.hosts}
-    return tuple(host for host in before.hosts if host.host not in names)
+    return tuple({host.host: host for host in held if host.host not in names}.values())
+
+
+def moved(plan: Plan, held: Iterable[PlanHost]) -> tuple[Plan, ...]:
+    """Give a plan as its hosts were reached before: other ways, or other run folders, than it has now.
+
+    Args:
+        plan: at hand.
+        held: hosts that may hold records.
+
+    Returns:
+        As many plans as it takes to look at every such place once; each has every host of the plan.
+    """
+    layers: list[dict[str, PlanHost]] = []
+    seen: dict[str, int] = {}
+    now = {host.host: host.place for host in plan.hosts}
+    dropped_last = {host.host: host.place for host in dropped(plan, held)}
+    for host in held:
+        if host.place in {now.get(host.host), dropped_last.get(host.host)}:
+            continue
+        depth = seen.get(host.host, 0)
+        seen[host.host] = depth + 1
+        layers += [{}] if depth == len(layers) else []
+        layers[depth][host.host] = host
+    return tuple(_placed(plan, layer) for layer in layers)
+
+
+def _placed(plan: Plan, layer: dict[str, PlanHost]) -> Plan:
+    hosts = {host.host: host for host in plan.hosts} | layer
+    return plan.model_copy(update={"hosts": tuple(hosts.values())})
 
 
 def _places(plan: Plan) -> set[tuple[object, ...]]:
-    return {(host.host, host.connection, host.ssh, host.user, host.port, host.run_dir) for host in plan.hosts}
+    return {host.place for host in plan.hosts}
 
 
 async def refuse_if_it_lives(before: Plan, connector: Connector, tell: Tell) -> None:

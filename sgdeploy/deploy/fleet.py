@@ -102,6 +102,10 @@ class Fleet:
 
         await together(*(one(name) for name in self.sessions))
 
+    def part(self, hosts: Iterable[str]) -> Fleet:
+        """Give some of the hosts."""
+        return Fleet({name: self.sessions[name] for name in hosts})
+
     def has(self, host: str) -> bool:
         """Tell whether a session to the host was opened."""
         return host in self.sessions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -38,7 +38,7 @@ class Owner:
         return asdict(self)
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Nobody wants to know."""
 
 
@@ -57,9 +57,10 @@ class UpOptions:
         remember: called right before the first process may start or end, and where what runs is taken up: whatever runs
             from then on has to be found by its name, also where the command is interrupted in the middle of a start.
             More than one call does no harm.
+        clean: hears of hosts that the plan does not have any more, once it is proven that they hold nothing.
         yes: what runs and would have to end for this plan ends without a question.
         confirm: asks the operator, None where there is nobody to ask.
-        also: hosts of an earlier plan, on which something may still run; those that cannot be reached are told.
+        also: hosts that the plan does not have and that may hold records; those that cannot be reached are told.
         anew: selectors of what restarts whatever it does, empty for everything; None for nothing.
         recorded: the plan is the one on record; the one at hand only says where to look.
         verb: the command, for the history.
@@ -75,6 +76,7 @@ class UpOptions:
     only: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     remember: Callable[[], None] = _nothing
+    clean: Callable[[Sequence[PlanHost]], None] = _nothing
     yes: bool = False
     confirm: Callable[[str], Awaitable[bool]] | None = None
     also: tuple[PlanHost, ...] = ()
@@ -96,6 +98,7 @@ class DownOptions:
         only: selectors of what to stop; empty for everything.
         keep_records: leave records on the hosts even after the proof (for a look afterwards).
         lock_wait: seconds to wait for another command that works on the deployment.
+        also: hosts that the plan does not have and that may hold records; without them nothing is proven gone.
     """
 
     owner: Owner
@@ -104,3 +107,4 @@ class DownOptions:
     keep_records: bool = False
     only: tuple[str, ...] = ()
     lock_wait: float = 0.0
+    also: tuple[PlanHost, ...] = ()

@@ -123,22 +123,21 @@ def _facts(fleet: Fleet, gathered: Answers) -> dict[str, HostFacts]:
 async def clear_stale(fleet: Fleet, records: Records, task: Task, tell: Tell) -> None:
     """Put away what an earlier run left on record although it does not live any more (a reboot, a crash).
 
+    Wherever it is: an instance may start on other hosts than those on which it failed.
+
     Raises:
         PreflightError: hugepages could not be given back, or records not removed.
     """
-    hosts = {host.host for host in task.hosts}
-    wanted = {process.id for process in task.processes}
-    found = {name: there for name, there in records.hosts.items() if name in hosts and not there.empty}
-    whole = [name for name, there in found.items() if not there.living]
-    ids = {name: [p.id for p in there.processes if p.id in wanted] for name, there in found.items() if there.living}
+    parts = task.stale(records)
+    whole = [name for name, part in parts.items() if part.whole]
     if whole:
         tell(Note("records of an earlier run are put away; none of its processes lives", hosts=tuple(whole)))
     doing = "putting records of an earlier run away"
     restore = await fleet.ask("restore", lambda h: {"run_dir": h.run_dir, "sysfs_root": h.sysfs_root}, hosts=whole)
     require(restore, "giving hugepages of an earlier run back", "look at the hosts named above")
     require(await fleet.ask("clear", lambda h: {"run_dir": h.run_dir}, hosts=whole), doing)
-    some = [name for name, there in ids.items() if there]
-    require(await fleet.ask("clear", lambda h: {"run_dir": h.run_dir, "ids": ids[h.host]}, hosts=some), doing)
+    ids = {name: [*part.ids] for name, part in parts.items() if not part.whole}
+    require(await fleet.ask("clear", lambda h: {"run_dir": h.run_dir, "ids": ids[h.host]}, hosts=ids), doing)
 
 
 async def push(fleet: Fleet, task: Task) -> Answers:

@@ -1,8 +1,9 @@
 """What this controller knows of its deployments, so that a name finds its hosts.
 
 ``<state>/<name>/`` holds ``plan.json`` (the last plan that was started from here) and ``known.json`` (the profile's
-path, what was changed of it, whether it was taken down since). It is a convenience only: the truth is on the hosts, and
-a profile alone is enough on another machine.
+path, what was changed of it, and every host that may hold records of it). The truth is on the hosts, and a profile
+alone is enough on another machine; only hosts that a deployment has left are known nowhere else. So a host stays in the
+list until it is proven clean, whatever plans came since.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sgdeploy.errors import StateError
 from sgdeploy.paths import state_dir
-from sgdeploy.plan.model import Plan
+from sgdeploy.plan.model import Plan, PlanHost
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Known:
         profile: absolute path of the profile at that time (it may be gone since).
         sets: the ``--set`` that it was started with.
         overlays: the ``--overlay`` likewise: absolute paths, and names of shipped ones.
-        away: it was taken down from here since.
+        hosts: that may hold records of it, as they were reached when it was started there.
     """
 
     name: str
@@ -37,7 +39,12 @@ class Known:
     profile: Path
     sets: tuple[str, ...] = ()
     overlays: tuple[str, ...] = ()
-    away: bool = False
+    hosts: tuple[PlanHost, ...] = ()
+
+    @property
+    def away(self) -> bool:
+        """It was taken down from here since: no host holds anything of it."""
+        return not self.hosts
 
 
 def default_base(environ: Mapping[str, str]) -> Path:
@@ -55,15 +62,30 @@ class Registry:
         """Keep the folder; it is made on the first write."""
         self.base = base
 
-    def remember(
-        self, plan: Plan, profile: Path, *, sets: Sequence[str] = (), overlays: Sequence[str] = (), away: bool = False
-    ) -> None:
-        """Write down a plan that is about to be started, and what it was made from; see ``Known``."""
-        folder = self.base / plan.name
+    def remember(self, plan: Plan, profile: Path, *, sets: Sequence[str] = (), overlays: Sequence[str] = ()) -> None:
+        """Write down a plan that is about to be started, and what it was made from; see ``Known``.
+
+        Its hosts come to those that are known; none is forgotten for it.
+        """
+        try:
+            before = self.recall(plan.name)
+        except StateError:  # told to whoever names it; what can be read no more is no reason to know even less
+            before = None
+        hosts = {host.place: host for host in (*(before.hosts if before else ()), *plan.hosts)}
+        self._keep(Known(plan.name, plan, profile.absolute(), tuple(sets), tuple(overlays), tuple(hosts.values())))
+
+    def _keep(self, known: Known) -> None:
+        folder = self.base / known.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(folder / "plan.json", json.dumps(plan.to_json()))
-        made = {"profile": str(profile.absolute()), "sets": list(sets), "overlays": list(overlays), "away": away}
+        made = {
+            "profile": str(known.profile),
+            "sets": list(known.sets),
+            "overlays": list(known.overlays),
+            "hosts": [host.model_dump(mode="json") for host in known.hosts],
+        }
+        # The hosts first: whoever dies between the two knows too many, never too few.
         _write(folder / "known.json", json.dumps(made))
+        _write(folder / "plan.json", json.dumps(known.plan.to_json()))
 
     def recall(self, name: str) -> Known | None:
         """Give what is known under a name, or None.
@@ -76,7 +98,7 @@ class Registry:
             plan = Plan.from_json(json.loads((folder / "plan.json").read_text()))
             made = json.loads((folder / "known.json").read_text())
             sets, overlays = tuple(made.get("sets", ())), tuple(made.get("overlays", ()))
-            return Known(name, plan, Path(made["profile"]), sets, overlays, away=bool(made.get("away")))
+            return Known(name, plan, Path(made["profile"]), sets, overlays, _hosts(made, plan))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -97,19 +119,37 @@ class Registry:
         return tuple(name for name in self.names() if not self._away(name))
 
     def put_away(self, name: str) -> None:
-        """Write down that a deployment was taken down; nothing where it is not known."""
+        """Write down that a deployment was taken down everywhere; nothing where it is not known."""
+        self._forget(name, None)
+
+    def proven_clean(self, name: str, hosts: Iterable[PlanHost]) -> None:
+        """Write down that some hosts hold nothing of a deployment any more; nothing where it is not known."""
+        self._forget(name, {host.place for host in hosts})
+
+    def _forget(self, name: str, places: Collection[tuple[object, ...]] | None) -> None:
         try:
             known = self.recall(name)
         except StateError:
             return
         if known is not None:
-            self.remember(known.plan, known.profile, sets=known.sets, overlays=known.overlays, away=True)
+            left = tuple(host for host in known.hosts if places is not None and host.place not in places)
+            self._keep(replace(known, hosts=left))
 
     def _away(self, name: str) -> bool:
         try:
-            return bool(json.loads((self.base / name / "known.json").read_text()).get("away"))
+            made = json.loads((self.base / name / "known.json").read_text())
+            return bool(made.get("away")) or made.get("hosts") == []
         except (OSError, ValueError, AttributeError):
             return False
+
+
+def _hosts(made: Mapping[str, Any], plan: Plan) -> tuple[PlanHost, ...]:
+    """Read the hosts; a record from before they were kept means those of its plan."""
+    if made.get("away"):
+        return ()
+    if "hosts" not in made:
+        return plan.hosts
+    return tuple(PlanHost.model_validate(host) for host in made["hosts"])
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sgdeploy.deploy.records import RecordedProcess, Records
+from sgdeploy.deploy.serving import may_serve
 from sgdeploy.plan.compare import Change, host_changes, process_changes
 from sgdeploy.plan.model import Plan, PlanHost, Process
 from sgdeploy.plan.selector import selected_units
@@ -38,7 +39,7 @@ class UnitFate:
         changed: what its processes would be started with: label of the process → what differs.
         hosts: where its processes live now.
         living: how many of its processes live.
-        whole: all of it lives, so it may be serving; who stops it takes something away.
+        whole: all of it lives as far as is known, so it may be serving; who stops it takes something away.
         ended: how many of its processes were started and have ended.
     """
 
@@ -137,7 +138,7 @@ def replan(plan: Plan, records: Records, only: Collection[str] = (), *, anew: Co
         ]
     planned = {unit for stage in plan.stages for unit in stage}
     if not only and anew is None:
-        fates += [_gone(found, unit) for unit in found.units if unit not in planned]
+        fates += [_gone(plan, found, unit) for unit in found.units if unit not in planned]
     hosts = {host.host for host in plan.hosts}
     stale = (
         name
@@ -156,6 +157,7 @@ class _Found:
     """The process of each id as it was planned when it was started, where that can be read."""
 
     hosts: Mapping[str, PlanHost]
+    records: Records
 
     @classmethod
     def of(cls, plan: Plan, records: Records) -> _Found:
@@ -171,9 +173,9 @@ class _Found:
                 hosts.update({host.host: host for host in there.plan.hosts if host.host == name})
             for each in there.processes:
                 process = own.get(each.id) or known.get(each.id) or wanted.get(each.id)
-                unit = process.unit if process is not None else each.id.partition("/")[2]
+                unit = process.unit if process is not None else each.id.partition("/")[2] or each.id
                 units.setdefault(unit, []).append(each)
-        return cls({unit: tuple(rows) for unit, rows in units.items()}, planned, hosts)
+        return cls({unit: tuple(rows) for unit, rows in units.items()}, planned, hosts, records)
 
 
 def _with_halves(plan: Plan, found: _Found, units: tuple[str, ...]) -> frozenset[str]:
@@ -196,7 +198,7 @@ def _fate(plan: Plan, found: _Found, unit: str, begun: Collection[str], *, force
     processes = plan.of_units({unit})
     if not living:
         return UnitFate(unit, "start", tuple(_ends(rows)), ended=len(rows))
-    whole = {row.id for row in living if row.alive} >= {process.id for process in processes}
+    whole = may_serve(unit, rows, found.records, plan)
     reasons = [*_ends(rows), *_never_begun(processes, rows), *_out_of_place(processes, living)]
     reasons += [f"it belongs to {other}, which is started" for other in _served_by(processes, begun)]
     if forced:
@@ -217,12 +219,13 @@ def _left(plan: Plan, found: _Found, unit: str, begun: Collection[str]) -> UnitF
     return replace(fate, fate="leave")
 
 
-def _gone(found: _Found, unit: str) -> UnitFate:
+def _gone(plan: Plan, found: _Found, unit: str) -> UnitFate:
     rows = found.units[unit]
     living = _living(rows)
     hosts = tuple(dict.fromkeys(row.host for row in living))
     reasons = ("it is not in the plan any more",)
-    return UnitFate(unit, "stop", reasons, None, hosts, len(living), bool(living) and all(row.alive for row in rows))
+    whole = may_serve(unit, rows, found.records, plan)
+    return UnitFate(unit, "stop", reasons, None, hosts, len(living), whole)
 
 
 def _ends(rows: Collection[RecordedProcess]) -> Iterator[str]:

@@ -18,13 +18,19 @@ from sgdeploy.errors import RemoteError
 from sgdeploy.health.machine import ProcessHealth
 from sgdeploy.plan.model import Plan, PlanHost, Process
 from sgdeploy.remote.base import Connector, LostHostError, NodeError
+from sgdeploy.words import plural
 
 LOOK = 6.0
 """Seconds that the hosts are listened to: a leader that is well answers /health after one second, a busy one later."""
 
 
 async def status(
-    plan: Plan, connector: Connector, secrets: Mapping[str, str], *, advise: bool = False
+    plan: Plan,
+    connector: Connector,
+    secrets: Mapping[str, str],
+    *,
+    advise: bool = False,
+    also: tuple[PlanHost, ...] = (),
 ) -> DeploymentStatus:
     """Look at a deployment.
 
@@ -36,12 +42,13 @@ async def status(
         connector: opens the hosts.
         secrets: values of secret variables where known (an API key, for the completion).
         advise: whether to look at the figures of its servers as well.
+        also: hosts that the plan does not have and that may hold records.
 
     Raises:
         RemoteError: no host at all could be reached.
     """
     try:
-        opened = await connector.open_all(plan.hosts)
+        opened = await connector.open_all((*plan.hosts, *also))
         fleet = Fleet(opened.sessions)
         if not opened.sessions:
             raise RemoteError("no host could be reached", opened.faults)
@@ -53,13 +60,17 @@ async def status(
             unreachable.update({fault.host: fault.reason for fault in more.faults})
             return [fault.host for fault in more.faults]
 
-        tried = [host for host in plan.hosts if not fleet.has(host.host)]
+        tried = [host for host in (*plan.hosts, *also) if not fleet.has(host.host)]
         records = await follow_records(fleet, open_more, tried)
         unreachable.update({fault.host: fault.reason for fault in records.faults})
         running = records.plans[0] if records.plans else plan
+        here = {host.host for host in running.hosts}
+        before = {name: unreachable.pop(name) for name in [*unreachable] if name not in here}
         watch = await _look(fleet, running, records)
         wrong = await _completion(fleet, running, watch, unreachable, secrets)
         found = _report(running, plan, records, watch, unreachable, await _owner(fleet, plan), wrong)
+        asked = (f"{name}: cannot be asked whether it still runs there: {reason}" for name, reason in before.items())
+        found = replace(found, drift=(*found.drift, *asked))
         if any(row.state == "failed" for row in found.processes):
             found = replace(found, causes=await causes(fleet, running, records))
         return replace(found, advice=await advice(fleet, running, records)) if advise else found
@@ -117,6 +128,7 @@ def _report(
         for process in running.processes
     )
     unproven = [f"{fault.host}: {fault.reason}; {fault.hint}" for fault in records.orphans] + ([wrong] if wrong else [])
+    unproven += _strays(running, records)
     drift = [f"{name}: {sentence}" for name, found in records.hosts.items() for sentence in found.damaged]
     if recorded and running.digest != plan.digest:
         drift.append(
@@ -133,6 +145,18 @@ def _report(
         processes=rows,
         front_door=running.front_door.url,
     )
+
+
+def _strays(running: Plan, records: Records) -> list[str]:
+    """Say on which hosts something lives that what runs does not have there: a change was not carried through."""
+    placed = {(process.id, process.host) for process in running.processes}
+    hosts = {name: [p for p in there.living if (p.id, name) not in placed] for name, there in records.hosts.items()}
+    return [
+        f"{name}: {plural(len(strays), 'process')} from before {'lives' if len(strays) == 1 else 'live'} there, which "
+        f"the plan does not have; `sgdeploy down {running.name}` stops all of it"
+        for name, strays in hosts.items()
+        if strays
+    ]
 
 
 def _row(

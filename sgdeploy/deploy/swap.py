@@ -6,9 +6,11 @@ from sgdeploy.deploy.events import Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.parts import tidy_parts
+from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.task import Task
 from sgdeploy.errors import LeftoverError
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.words import plural
 
 
@@ -38,3 +40,11 @@ async def make_room(fleet: Fleet, task: Task, tell: Tell, options: UpOptions) ->
             found.faults,
             hint="mend what is named and run the same command again: it goes on where this stopped",
         )
+
+
+async def left_clean(fleet: Fleet, plan: Plan) -> tuple[PlanHost, ...]:
+    """Give the open hosts that a plan does not have any more and that hold nothing: they need not be remembered."""
+    planned = {host.host for host in plan.hosts}
+    left = {name: session.host for name, session in fleet.sessions.items() if name not in planned}
+    records = await read_records(fleet.part(left))
+    return tuple(left[name] for name, there in records.hosts.items() if there.empty)

@@ -77,6 +77,18 @@ class Task:
         processes = self.plan.of_units({*self.units, *self.fates.of("keep")})
         return self.plan.model_copy(update={"processes": processes})
 
+    def stale(self, records: Records) -> dict[str, Part]:
+        """Give what is on record of units that are about to start, host by host: none of it lives.
+
+        Where nothing else is on record, the host is put back as a whole, also one that the plan does not have any more.
+        """
+        starting = {host.host for host in self.hosts}
+        planned = {host.host for host in self.plan.hosts}
+        found = {name: there for name, there in records.hosts.items() if not there.empty and not there.orphans}
+        parts = {name: Part.of(there, there.plan or self.plan, self.units) for name, there in found.items()}
+        touched = {n: part for n, part in parts.items() if part.ids or n in starting or n not in planned}
+        return {name: part for name, part in touched.items() if not part.living and (part.ids or part.whole)}
+
     @property
     def idle(self) -> bool:
         """Whether there is nothing to start, to end or to write."""

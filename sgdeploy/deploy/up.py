@@ -22,7 +22,7 @@ from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push,
 from sgdeploy.deploy.prove import Proof
 from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.stages import Stages, steps
-from sgdeploy.deploy.swap import make_room
+from sgdeploy.deploy.swap import left_clean, make_room
 from sgdeploy.deploy.task import Task, make_task
 from sgdeploy.deploy.undo import Undo
 from sgdeploy.deploy.watch import Watch, watching
@@ -190,6 +190,7 @@ class _Attempt:
                 await make_room(self.fleet, self.task, self.tell, self.options)
             records = await read_records(self.fleet)
             await clear_stale(self.fleet, records, self.task, self.tell)
+            self.options.clean(await left_clean(self.fleet, self.plan))
         except asyncio.CancelledError as cancelled:
             if not self.task.parts:
                 raise

@@ -132,6 +132,11 @@ class PlanHost(Frozen):
     hugepages: tuple[Hugepages, ...] = ()
     files: tuple[PlannedFile, ...] = ()
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where its records are, and the way there: whoever looks at the same place finds the same records."""
+        return (self.host, self.connection, self.ssh, self.user, self.port, self.run_dir)
+
 
 class Process(Frozen):
     """One process of the deployment; see docs/plan-contract.md for each field.

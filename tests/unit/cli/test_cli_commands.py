@@ -21,7 +21,7 @@ from sgdeploy.deploy import up as up_case
 from sgdeploy.deploy.events import DeploymentStatus, HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.options import DownOptions, UpOptions
 from sgdeploy.errors import CancelledRunError, HostFault, RemoteError, SgdeployError, StartupError, StateError
-from sgdeploy.plan.model import Plan
+from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
 from tests.unit.cli.conftest import Call
 
@@ -35,6 +35,7 @@ class Hosts:
     downs: list[tuple[Plan, DownOptions]] = field(default_factory=list)
     secrets: list[Mapping[str, str]] = field(default_factory=list)
     advised: list[bool] = field(default_factory=list)
+    left: list[list[str]] = field(default_factory=list)
     before_start: SgdeployError | None = None
     in_the_start: SgdeployError | None = None
     after_start: SgdeployError | None = None
@@ -68,11 +69,12 @@ class Hosts:
         tell(Outcome("stopped" if found else "nothing", f"{plan.name} is down", 0.5))
 
     async def status(
-        self, plan: Plan, _connector: Connector, secrets: Mapping[str, str], *, advise: bool
+        self, plan: Plan, _connector: Connector, secrets: Mapping[str, str], *, advise: bool, also: tuple[PlanHost, ...]
     ) -> DeploymentStatus:
         """Play the use case `status`."""
         self.secrets.append(secrets)
         self.advised.append(advise)
+        self.left.append([host.host for host in also])
         state = self.states.get(plan.name, "ready" if plan.name in self.running else "down")
         if isinstance(state, SgdeployError):
             raise state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,10 +156,77 @@ def test_who_ended_as_a_whole_just_starts() -> None:
 def test_a_half_started_instance_is_replaced() -> None:
     plan = make_plan(3)
     records = on_record(plan)
-    hosts = {name: there for name, there in records.hosts.items() if name == "h1"}
+    silent = {name: HostRecords(name, None, None, ()) for name in ("h2", "h3")}
+    hosts = {"h1": records.hosts["h1"], **silent}
     found = of(replan(plan, Records(hosts, {})), "native")
     assert (found.fate, found.reasons) == ("restart", ("native/h[2-3] of it were never started",))
     assert not found.disturbs
+
+
+def with_odd_id(records: Records, host: str, odd: str) -> Records:
+    """Give records in which the process of a host goes by another id."""
+    there = records.hosts[host]
+    rows = tuple(replace(row, id=odd) for row in there.processes)
+    return Records({**records.hosts, host: replace(there, processes=rows)}, {})
+
+
+@pytest.mark.parametrize("odd", ["evil", "demo/native/h9", "demo/native/h2", "x/decode/h1"])
+def test_an_odd_record_is_no_proof_that_an_instance_serves_nobody(odd: str) -> None:
+    plan = make_plan(2)
+    found = replan(plan, with_odd_id(on_record(plan), "h1", odd))
+    assert of(found, "native").fate == "restart"
+    assert of(found, "native").disturbs
+    assert all(unit.unit for unit in found.units), "every unit has a name"
+
+
+def test_an_odd_record_hides_no_rank_that_is_known_to_have_ended() -> None:
+    plan = make_plan(2)
+    found = replan(plan, with_odd_id(on_record(plan, {"demo/native/h2": {"code": 1}}), "h1", "evil"))
+    assert not of(found, "native").disturbs
+
+
+def test_a_rank_on_a_host_that_cannot_be_asked_may_live() -> None:
+    before, after = make_plan(2), changed(make_plan(1), "native", env={"A": "1"})
+    records = on_record(before)
+    found = of(replan(after, Records({"h1": records.hosts["h1"]}, {})), "native")
+    assert (found.fate, found.disturbs) == ("restart", True)
+
+
+def test_an_instance_that_moves_ends_only_after_a_question() -> None:
+    before, after = make_plan(2), elsewhere(make_plan(2))
+    found = of(replan(after, on_record(before)), "native")
+    assert (found.fate, found.hosts, found.disturbs) == ("restart", ("h1", "h2"), True)
+
+
+def elsewhere(plan: Plan) -> Plan:
+    """Give a plan with all its processes on other hosts: h1 becomes n1."""
+    hosts = tuple(host.model_copy(update={"host": host.host.replace("h", "n")}) for host in plan.hosts)
+    processes = tuple(
+        process.model_copy(update={"host": name, "id": f"{plan.name}/native/{name}"})
+        for process in plan.processes
+        for name in [process.host.replace("h", "n")]
+    )
+    door = plan.front_door.model_copy(update={"host": "n1"})
+    return plan.model_copy(update={"hosts": hosts, "processes": processes, "front_door": door})
+
+
+def test_what_failed_elsewhere_is_put_away_where_it_was() -> None:
+    before, after = make_plan(2), elsewhere(make_plan(2))
+    records = on_record(before, {process.id: {"code": 1} for process in before.processes})
+    task = make_task(after, (), records)
+    assert task.fates.of("start") == ("native",)
+    stale = task.stale(records)
+    assert {name: (part.ids, part.whole) for name, part in stale.items()} == {
+        name: ((f"demo/native/{name}",), True) for name in ("h1", "h2")
+    }
+
+
+def test_a_host_that_is_left_with_nothing_but_a_plan_is_put_back_too() -> None:
+    plan = make_plan(1)
+    left = HostRecords("h9", None, plan, ())
+    task = make_task(plan, (), Records({**on_record(plan).hosts, "h9": left}, {}))
+    assert task.fates.of("keep") == ("native",)
+    assert [*task.stale(Records({**on_record(plan).hosts, "h9": left}, {}))] == ["h9"]
 
 
 def test_a_damaged_plan_cannot_be_compared() -> None:
