@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
@@ -177,7 +178,10 @@ def held_by(host: PlanHost, owner: Json, helper: int | None) -> LockedError:
 
 def describe(owner: Json) -> str:
     """Say who holds a lock: ``root@laptop (pid 12), since 14:03:22, command `sgdeploy up x.yaml` ``."""
-    since = owner.get("since")
-    clock = datetime.fromtimestamp(since).astimezone().strftime("%H:%M:%S") if isinstance(since, int | float) else "?"
+    since: Any = owner.get("since")
+    try:
+        clock = datetime.fromtimestamp(since).astimezone().strftime("%H:%M:%S")
+    except (TypeError, ValueError, OverflowError, OSError):  # written by hand: no time, or none that a clock shows
+        clock = "?"
     who = f"{owner.get('user', '?')}@{owner.get('host', '?')} (pid {owner.get('pid', '?')})"
     return f"{who}, since {clock}, command `{owner.get('command', '?')}`"

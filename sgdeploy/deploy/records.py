@@ -204,9 +204,13 @@ def _parse(host: str, result: Json, plans: _Plans, *, now: float) -> HostRecords
     except ValueError as error:
         reason = str(error).partition("\n")[0]
         damaged += (f"the plan on record cannot be read, it may come from another version of sgdeploy: {reason}",)
+    launch = result.get("launch")
+    if launch is not None and not isinstance(launch.get("id"), str):
+        launch = None
+        damaged += ("launch.json is damaged: it lacks the id of the launch",)
     return HostRecords(
         host=host,
-        launch=result.get("launch"),
+        launch=launch,
         plan=plan,
         processes=tuple(_process(host, r, now, result.get("boot_id")) for r in result.get("processes", [])),
         orphans=tuple(Orphan(row["pid"], row["title"]) for row in result.get("unrecorded") or ()),

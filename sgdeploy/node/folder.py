@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from .errors import OpError, Outcome
 from .files import bad_record, drafts_in, make_folder, read_intact, read_json, remove, write_json
 from .processes import boot_id, lives, read_stat
+from .shapes import EXIT, KEEPER, NAME, PROCESS, is_count, is_moment, is_name, misfit
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Any
 
     from .errors import Json
 
 
 MARK, FOLDER = "SGDEPLOY_MARK", "SGDEPLOY_FOLDER"
 SECRETS = "SGDEPLOY_SECRET_"
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@=-]*\Z")
-RECORD = {"id", "key", "launch", "pid", "pgid", "sid", "start", "uid", "boot_id", "marker", "log", "offset", "keeper"}
-"""What the record of a process must hold."""
 
 
 def plain(name: str, what: str) -> str:
@@ -29,6 +27,12 @@ def plain(name: str, what: str) -> str:
     if not NAME.match(name):
         raise OpError("bad-request", f"{what} {name!r} is not a plain file name")
     return name
+
+
+def stays_inside(name: Any) -> bool:
+    """Whether it is a path that leads to somewhere below the folder from which it starts."""
+    parts = Path(name).parts if isinstance(name, str) else ()
+    return bool(parts) and not Path(name).is_absolute() and ".." not in parts
 
 
 class Folder:
@@ -45,8 +49,7 @@ class Folder:
 
     def inside(self, name: str) -> Path:
         """Give a path below the folder; refuses one that leads out of it."""
-        parts = Path(name).parts
-        if not parts or Path(name).is_absolute() or ".." in parts:
+        if not stays_inside(name):
             raise OpError("bad-request", f"{name!r} does not stay inside the run folder")
         return self.path / name
 
@@ -60,14 +63,14 @@ class Folder:
 
     def drafts(self) -> list[tuple[Path, int]]:
         """Give what is half-written here, in our folders and in those of shipped files, and the pid of its writer."""
-        shipped = {self.inside(name).parent for name in (read_intact(self.files_file) or {}).get("files", [])}
+        shipped = {self.inside(name).parent for name in self.noted_files()}
         ours = {self.path / name for name in ("", "scripts", "processes", "exits", "milestones", "keepers", "secrets")}
         return [draft for folder in sorted(shipped | ours) for draft in drafts_in(folder)]
 
     def noted_files(self) -> list[str]:
-        """Give the files that were put here beside our own."""
-        names: list[str] = (read_json(self.files_file) or {}).get("files", [])
-        return names
+        """Give the files that were put here beside our own; what leads out of the folder is none of them."""
+        names = (read_intact(self.files_file) or {}).get("files")
+        return [name for name in names if stays_inside(name)] if isinstance(names, list) else []
 
     def note_files(self, names: list[str]) -> None:
         """Keep the names of files that are about to be written, so that ``clear`` finds them."""
@@ -89,18 +92,23 @@ class Folder:
 
     def records(self) -> list[Json]:
         """Read all records that are intact, in order of their names."""
-        found = map(read_intact, self._listed("processes"))
-        return [record for record in found if record is not None and set(record) >= RECORD]
+        found = [(path, read_intact(path)) for path in self._listed("processes")]
+        return [self._with_log(record) for path, record in found if record is not None and not odd(record, path)]
+
+    def _with_log(self, record: Json) -> Json:
+        """Give a record whose log is below our logs: whatever it says, nothing else is shown for one."""
+        return {**record, "log": str(self.path / "logs" / Path(record["log"]).name)}
 
     def damaged(self) -> list[str]:
         """Say which files of ours are damaged: what they were about can be found by the processes alone."""
         outcomes = []
-        for path in (*self._listed("processes"), self.plan_file, self.launch_file):
+        for path in (*self._listed("processes"), self.plan_file, self.launch_file, self.files_file):
             outcome = Outcome()
             with outcome:
                 found = read_json(path)
-                if found is not None and path.parent.name == "processes" and not set(found) >= RECORD:
-                    raise bad_record(path, "it lacks {}".format(", ".join(sorted(RECORD - set(found)))))
+                why = odd(found, path) if found is not None and path.parent.name == "processes" else ""
+                if why:
+                    raise bad_record(path, why)
             outcomes.append(outcome)
         return [str(outcome.fault) for outcome in outcomes if outcome.fault is not None]
 
@@ -113,7 +121,8 @@ class Folder:
 
     def keepers(self) -> list[Json]:
         """Read what the keepers of this folder wrote about themselves; what a power cut damaged vouches for nothing."""
-        return [keeper for keeper in map(read_intact, self._listed("keepers")) if keeper is not None]
+        found = map(read_intact, self._listed("keepers"))
+        return [keeper for keeper in found if keeper is not None and not misfit(keeper, KEEPER)]
 
     def _listed(self, name: str) -> list[Path]:
         return sorted(path for path in (self.path / name).glob("*.json") if not path.name.startswith("."))
@@ -135,13 +144,24 @@ class Folder:
     def ended(self, record: Json) -> Json | None:
         """Give how a process ended, if its keeper has said so: ``code`` or ``signal``, ``wall``, ``mono``."""
         found = read_intact(self.exit_file(record["key"]))
-        same = found is not None and (found["pid"], found["start"]) == (record["pid"], record["start"])
+        intact = found is not None and not misfit(found, EXIT)
+        same = intact and found is not None and (found["pid"], found["start"]) == (record["pid"], record["start"])
         return found if same else None
 
 
 def exit_json(ended: Json | None) -> Json | None:
     """Give ``{"code": 3}`` or ``{"signal": 9}`` out of what the keeper wrote."""
-    return None if ended is None else {key: ended[key] for key in ("code", "signal") if key in ended}
+    return None if ended is None else {key: ended[key] for key in ("code", "signal") if is_count(ended.get(key))}
+
+
+def odd(record: Json, path: Path) -> str:
+    """Say what is wrong with the record of a process in a file, in a sentence; "" for nothing."""
+    if record.get("wall") is not None and not is_moment(record["wall"]):
+        return "its wall is no time"
+    if "key" in record and record["key"] != path.stem:
+        return "its key is not the name of the file"
+    wrong = misfit(record, PROCESS)
+    return wrong or ("" if is_name(Path(record["log"]).name) else "its log has no plain file name")
 
 
 def record_alive(record: Json) -> bool:

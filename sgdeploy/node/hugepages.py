@@ -7,8 +7,9 @@ import os
 import time
 
 from .errors import OpError, os_fault
-from .files import read_json, word, write_json
+from .files import bad_record, read_json, word, write_json
 from .processes import boot_id
+from .shapes import PAGES, rows_of
 
 TYPE_CHECKING = False
 
@@ -110,7 +111,10 @@ class Hugepages:
             OpError: ``hugepages-short`` where a count differs afterwards; those stay on record.
         """
         launch = read_json(self._folder.launch_file) or {}
-        before = {entry["path"]: entry["value"] for entry in launch.get("hugepages_before", [])}
+        counts = launch.get("hugepages_before", [])
+        before = {entry["path"]: entry["value"] for entry in rows_of(counts, PAGES)}
+        if not isinstance(counts, list) or len(before) != len(counts):
+            raise bad_record(self._folder.launch_file, "its hugepages_before are no page counts")
         if launch.get("boot_id") != boot_id():
             return []  # A reboot has taken our counts away already.
         had = {path: self.read(path) for path in before}

@@ -14,6 +14,7 @@ from functools import partial
 from .errors import OpError, os_fault
 from .files import CHUNK, make_folder, slurp
 from .processes import read_stat
+from .shapes import is_count
 from .threads import wait_until
 
 TYPE_CHECKING = False
@@ -202,7 +203,8 @@ def read_owner(path: Path) -> tuple[Json, int | None, int | None]:
     """Read who wrote itself into a lock file, and which node helper holds it for them: pid and start."""
     try:
         owner = json.loads(slurp(str(path), CHUNK) or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         owner = {}
     owner = owner if isinstance(owner, dict) else {}
-    return owner, owner.pop(HELPER, None), owner.pop(START, None)
+    helper, start = owner.pop(HELPER, None), owner.pop(START, None)
+    return owner, helper if is_count(helper) else None, start if is_count(start) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from .errors import OpError
 from .files import read_intact, write_json
 from .folder import exit_json, plain
+from .shapes import RUN, rows_of
 
 TYPE_CHECKING = False
 
@@ -35,7 +36,7 @@ def note_runs(folder: Folder, records: Iterable[Json], asked: Collection[str] = 
     that are about to be told to end. Only what had ended by then has ended by itself.
     """
     file = folder.path / "logs" / RUNS
-    runs = read_intact(file) or {}
+    runs = read_runs(file)
     known = {log: listed for log, listed in runs.items() if (file.parent / log).exists()}
     for record in records:
         log = Path(record["log"])
@@ -47,6 +48,11 @@ def note_runs(folder: Folder, records: Iterable[Json], asked: Collection[str] = 
     if known != runs:
         with contextlib.suppress(OpError):
             write_json(file, known, sync=False)
+
+
+def read_runs(file: Path) -> dict[str, list[Json]]:
+    """Read where the runs of each log began, as far as it is intact."""
+    return {log: rows_of(rows, RUN) for log, rows in (read_intact(file) or {}).items()}
 
 
 def _is_run_of(record: Json, row: Json) -> bool:
@@ -72,7 +78,7 @@ def _size(path: Path) -> int | None:
 
 def last_run(path: Path, record: Json | None) -> Json:
     """Give what is remembered of the last run of a log, which is that of its record if there is one."""
-    runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
+    runs = read_runs(path.parent / RUNS).get(path.name, [])
     if record is None:
         return runs[-1] if runs else {"offset": 0, "wall": None}
     own = {"offset": record["offset"], "wall": record.get("wall")}
@@ -104,7 +110,7 @@ def find_part(folder: Folder, process: Json, record: Json | None, which: str) ->
     path = log_of(folder, process, record)
     if which == "all":
         return Part(path, 0, None, None)
-    runs: list[Json] = (read_intact(path.parent / RUNS) or {}).get(path.name, [])
+    runs = read_runs(path.parent / RUNS).get(path.name, [])
     if record is not None:
         own = {"offset": record["offset"], "wall": record.get("wall")}
         runs = [*(run for run in runs if not _is_run_of(record, run)), own]

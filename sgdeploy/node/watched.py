@@ -14,6 +14,7 @@ from .http_client import http_request
 from .logs import TAIL_LINES, read_tail
 from .logscan import LogScan
 from .processes import boot_id, lives
+from .shapes import WORKER, rows_of
 from .threads import Later
 from .workers import Workers
 
@@ -110,7 +111,9 @@ class Watched:
         found = read_intact(self._milestones)
         if found is None or self.record["pid"] is None or any(found.get(k) != self.record[k] for k in ("pid", "start")):
             return {}
-        return found
+        reached = found.get("reached")
+        names = [name for name in reached if isinstance(name, str)] if isinstance(reached, list) else []
+        return {"reached": names, "workers": rows_of(found.get("workers"), WORKER)}
 
     def _keep(self) -> None:
         """Keep what was reached and who works for it, where there is space."""

@@ -54,7 +54,7 @@ class Deployment:
         record: Json = found[key]
         return record
 
-    def alter(self, key: str, **changes: Any) -> None:
+    def alter(self, key: str, /, **changes: Any) -> None:
         """Falsify a record on disk."""
         file = self.run_dir / "processes" / f"{key}.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))

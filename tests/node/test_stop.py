@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -362,3 +364,54 @@ def test_nothing_stays_where_nothing_has_run(deployment: Deployment) -> None:
     deployment.prepare(a="exit 0")
     deployment.call("clear")
     assert not deployment.run_dir.parent.exists()
+
+
+ODD: dict[str, Any] = {
+    "wall": ["x", {}, float("nan"), 1e30, -1],
+    "keeper": [5, {}, {"pid": {}, "start": 1}],
+    "key": ["../../x", "b", 7],
+    "pid": ["7", {}, -1, 1 << 70],
+    "boot_id": [None],
+    "offset": ["x", -1],
+    "log": [5, "", "logs/.."],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in ODD.items() for value in values])
+def test_a_record_with_a_value_that_cannot_be_is_damaged_and_keeps_nobody_from_stopping(
+    deployment: Deployment, field: str, value: object
+) -> None:
+    pids = deployment.run(a="exec sleep 300", b="exec sleep 300")
+    deployment.alter("a", **{field: value})
+    records = deployment.call("records")
+    assert [(record["key"], record["pids"]) for record in records["processes"]] == [("b", [pids["b"], pids["a"]])]
+    assert ["processes/a.json is damaged: " in damage for damage in records["damaged"]] == [True]
+    deployment.kill_all()
+    assert not living(pids["a"])
+    deployment.call("clear")
+    assert not (deployment.run_dir / "processes").exists()
+
+
+def test_notes_beside_the_records_that_are_of_another_shape_are_none(deployment: Deployment) -> None:
+    deployment.run(a="exec sleep 300")
+    for name in ("exits/a.json", "milestones/a.json", "logs/runs.json", "files.json", "keepers/1-1.json"):
+        (deployment.run_dir / name).parent.mkdir(exist_ok=True)
+    (deployment.run_dir / "exits/a.json").write_text('{"pid": {}, "code": "x"}')
+    (deployment.run_dir / "milestones/a.json").write_text('{"reached": 5, "workers": [5]}')
+    (deployment.run_dir / "logs/runs.json").write_text('{"a.log": [5, {"offset": "x"}]}')
+    (deployment.run_dir / "files.json").write_text('{"files": [5, "..", "/x"]}')
+    (deployment.run_dir / "keepers/1-1.json").write_text('{"pid": {}, "start": []}')
+    assert deployment.record("a")["exit"] is None
+    deployment.kill_all()
+    deployment.call("restore")
+    deployment.call("clear")
+    assert sorted(path.name for path in deployment.run_dir.iterdir()) == ["logs"]
+
+
+def test_page_counts_that_are_none_are_told_with_their_file(deployment: Deployment) -> None:
+    deployment.run(a="exit 0")
+    deployment.kill_all()
+    file = deployment.run_dir / "launch.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "hugepages_before": [{"path": 5}]}))
+    with pytest.raises(RefusedError, match=rf"bad-record: {file} is damaged: its hugepages_before"):
+        deployment.call("restore")

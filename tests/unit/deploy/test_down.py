@@ -6,9 +6,12 @@ import pytest
 
 from sgdeploy.deploy.down import down
 from sgdeploy.deploy.events import Note, Outcome
+from sgdeploy.deploy.fleet import Fleet
+from sgdeploy.deploy.records import read_records
+from sgdeploy.deploy.task import make_task
 from sgdeploy.errors import HostFault, Leftover, LeftoverError, LockedError, RemoteError
 from sgdeploy.plan.model import Plan
-from sgdeploy.remote.base import NodeError
+from sgdeploy.remote.base import Json, NodeError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, down_options, make_plan
 
 
@@ -179,3 +182,16 @@ async def test_a_lead_host_that_cannot_be_reached_is_said_to_hold_no_lock() -> N
         await down(with_lead(before, "h2"), hosts, heard, down_options())
     assert Note("the lock is not held: its host cannot be reached", "warning", ("h1",)) in heard.events
     assert not hosts.nodes["h2"].living
+
+
+@pytest.mark.parametrize("launch", [{}, {"id": 5}, {"wall": 1.0}])
+async def test_a_launch_without_its_id_keeps_nobody_from_looking_or_stopping(launch: Json) -> None:
+    plan = make_plan()
+    hosts = running(plan)
+    hosts.nodes["h1"].launch = {"odd": True, **launch}
+    records = await read_records(Fleet(dict(hosts.nodes)))
+    assert records.hosts["h1"].launch is None
+    assert records.hosts["h1"].damaged == ("launch.json is damaged: it lacks the id of the launch",)
+    make_task(plan, (), records)
+    await down(plan, hosts, Heard(), down_options())
+    assert not hosts.nodes["h1"].living

@@ -14,7 +14,7 @@ import pytest
 from sgdeploy.deploy.down import down
 from sgdeploy.deploy.events import Event
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.lock import Patience, locked
+from sgdeploy.deploy.lock import Patience, describe, locked
 from sgdeploy.deploy.locking import lock_state, release_lock
 from sgdeploy.deploy.up import up
 from sgdeploy.deploy.whereabouts import is_proven_gone, machine, start_of
@@ -173,3 +173,8 @@ def test_a_controller_of_this_machine_is_proven_gone_by_its_pid_and_start() -> N
     started = start_of(ended.pid)
     ended.wait()
     assert is_proven_gone({**here, "pid": ended.pid, "start": started})
+
+
+@pytest.mark.parametrize("since", [1e30, float("nan"), float("inf"), -1e30, "x", {}, None])
+def test_a_time_that_is_none_hides_nobody_who_holds_a_lock(since: object) -> None:
+    assert describe({**ANN, "since": since}) == "ann@desk (pid 5), since ?, command `sgdeploy up`"
