@@ -28,6 +28,7 @@ from sgdeploy.errors import (
     StateError,
     UnconfirmedError,
     UnrecordedError,
+    UnsetSecretError,
     UsageError,
     WaitTimeoutError,
 )
@@ -40,6 +41,7 @@ FAMILY: dict[SgdeployError, int] = {
     UsageError("x"): 2,
     ProfileError([Problem("x")]): 2,
     RenderError("x"): 2,
+    UnsetSecretError("x", []): 2,
     PreflightError("x", []): 3,
     NodeError("n01", "denied", "x", {}): 3,
     LockedError("x"): 4,

@@ -13,7 +13,14 @@ from sgdeploy.deploy import up as up_module
 from sgdeploy.deploy.events import Event, Note
 from sgdeploy.deploy.supervise import supervise
 from sgdeploy.deploy.up import up
-from sgdeploy.errors import CancelledRunError, HostFault, NotRunningError, PreflightError, StartupError
+from sgdeploy.errors import (
+    CancelledRunError,
+    HostFault,
+    NotRunningError,
+    PreflightError,
+    StartupError,
+    UnsetSecretError,
+)
 from sgdeploy.plan.model import Plan, RestartPolicy
 from sgdeploy.remote.base import LostHostError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, dead, make_plan, ready, up_options
@@ -210,6 +217,6 @@ async def test_a_secret_without_a_value_is_told_before_anything_fails() -> None:
     plan = make_plan(api_key=True).model_copy(update={"restarts": {"native": RestartPolicy(max=2, backoff=0.01)}})
     hosts = cluster(plan)
     await up(plan, hosts, Heard(), up_options(secrets={"HF_TOKEN": "hf_value"}))
-    with pytest.raises(PreflightError, match="1 secret without a value") as caught:
+    with pytest.raises(UnsetSecretError, match="1 secret without a value") as caught:
         await supervise(plan, lambda: hosts, Heard(), up_options(recorded=True))
     assert "HF_TOKEN" in caught.value.faults[0].reason
