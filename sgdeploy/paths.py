@@ -38,6 +38,24 @@ def package_file(name: str) -> Path:
     return found
 
 
+def is_there(path: Path) -> bool:
+    """Whether something is there; what no system can name (too long, a NUL) is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; what no system can name is none."""
+    return is_there(path) and path.is_file()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; what no system can name is none."""
+    return is_there(path) and path.is_dir()
+
+
 def state_dir(environ: Mapping[str, str]) -> Path:
     """Give ``$XDG_STATE_HOME/sgdeploy``, or ``~/.local/state/sgdeploy``.
 

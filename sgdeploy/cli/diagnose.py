@@ -66,10 +66,14 @@ def diagnose(desk: Desk, options: Options) -> None:
 def _are_logs(desk: Desk, words: list[str]) -> bool:
     """Tell logs from a deployment: several words, or one that is a folder or a file, and neither name nor profile."""
     from sgdeploy.cli.targets import SHIPPED, registry
+    from sgdeploy.errors import UsageError
+    from sgdeploy.paths import is_there
 
+    if "" in words:
+        raise UsageError("an empty word names no log and no deployment", hint="`.` means the working folder")
     if len(words) != 1:
         return bool(words)
     word = words[0]
     if word.startswith(SHIPPED) or word.endswith((".yaml", ".yml")) or word in registry(desk).names():
         return False
-    return Path(word).exists() or "/" in word or "." in word
+    return is_there(Path(word)) or "/" in word or "." in word

@@ -45,6 +45,8 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}", hint=hint) from error
+    except RecursionError as error:
+        raise UsageError(f"{path} holds no plan: it is nested too deeply", hint=hint) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text: byte 0x{error.object[error.start]:02x}", hint=hint) from error
     if not isinstance(data, dict):

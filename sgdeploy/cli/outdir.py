@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sgdeploy.errors import UsageError
+from sgdeploy.paths import is_folder, is_there
 
 MARK = ".sgdeploy-files"
 """File in the folder that lists what we wrote there, so that the next run replaces exactly that."""
@@ -19,7 +20,7 @@ def write_tree(folder: Path, files: Mapping[str, str]) -> int:
     Raises:
         UsageError: the folder holds files that are not ours, or cannot be written; nothing was changed then.
     """
-    if folder.exists() and not folder.is_dir():
+    if is_there(folder) and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="name a new folder, or an empty one")
     earlier = _earlier(folder)
     try:
@@ -39,7 +40,7 @@ def write_tree(folder: Path, files: Mapping[str, str]) -> int:
 
 def _earlier(folder: Path) -> list[str]:
     """List what we wrote there before; only names that stay inside the folder count."""
-    if not folder.is_dir() or not any(folder.iterdir()):
+    if not is_folder(folder) or not any(folder.iterdir()):
         return []
     mark = folder / MARK
     if not mark.is_file():

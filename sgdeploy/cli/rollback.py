@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,18 @@ EXAMPLES = """
 """.lstrip("\n")
 
 
+def plan_digest(text: str) -> str:
+    """Read the begin of a plan's digest in any of the forms in which one is shown, as `history` shows it.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    digits = text.strip().lower().removeprefix("sha256:")
+    if not re.fullmatch("[0-9a-f]{1,64}", digits):
+        raise typer.BadParameter("must be the begin of a plan's digest, as `sgdeploy history` shows it")
+    return digits[:16]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(PathChanges, LockWait, Progress):
     """Arguments and options of ``rollback``."""
@@ -34,7 +47,10 @@ class Options(PathChanges, LockWait, Progress):
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="PLAN", show_default="the last one that was ready", help="Begin of a digest, as `history` shows it."
+            parser=plan_digest,
+            metavar="PLAN",
+            show_default="the last one that was ready",
+            help="Begin of a digest, as `history` shows it.",
         ),
     ] = None
     timeout: Annotated[

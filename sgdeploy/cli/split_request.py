@@ -236,6 +236,6 @@ def _expert_map(path: Path | None) -> dict[int, tuple[int, ...]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["physical_to_logical_map"]
         return {layer: tuple(map(index, row)) for layer, row in enumerate(rows)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         hint = 'it holds {"physical_to_logical_map": [[…], …]}, a row for each layer'
         raise CheckpointError([Problem(f"{path} is no expert map: {error}", hint, code="expert-map")]) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgdeploy.deploy.registry import Known, Registry, default_base
 from sgdeploy.errors import UsageError
-from sgdeploy.paths import data_dir
+from sgdeploy.paths import data_dir, is_file, is_there
 from sgdeploy.profile.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def compile_named(desk: Desk, text: str, changes: Changes) -> Compiled:
     from sgdeploy.plan.compile import compile_profile
 
     path = profile_path(text)
-    if not looks_like_path(text) and not path.exists():
+    if not looks_like_path(text) and not is_there(path):
         raise UsageError(f"there is no profile {text}", hint=_advice_for_profile(desk, text))
     overlays = [overlay_path(overlay) for overlay in changes.overlays or ()]
     result = compile_profile(path, changes.sets or (), overlays)
@@ -178,7 +178,7 @@ def _advice(desk: Desk, name: str) -> str:
 
 def names_profile(desk: Desk, text: str) -> bool:
     """Tell whether a word means a profile: it looks like a path, or is a file and no deployment's name."""
-    return looks_like_path(text) or (text not in registry(desk).names() and Path(text).is_file())
+    return looks_like_path(text) or (text not in registry(desk).names() and is_file(Path(text)))
 
 
 def resolve(desk: Desk, text: str, changes: Changes) -> Target:

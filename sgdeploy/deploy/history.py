@@ -122,13 +122,14 @@ class History:
             await self._ask("clear", {"run_dir": self._place(digest)})
 
     async def plan(self, digest: str) -> Plan | None:
-        """Give a plan that was kept, by the begin of its digest; None where it is not there, or cannot be read."""
+        """Give a plan that was kept, by the begin of its digest; None where that one cannot be read there."""
         answer = await self._ask("records", {"run_dir": self._place(digest)})
         body = answer.get("plan") if isinstance(answer, dict) else None
         try:
-            return None if body is None else Plan.from_json(body)
-        except ValueError:
+            found = None if body is None else Plan.from_json(body)
+        except (ValueError, TypeError):
             return None
+        return found if found is not None and short(found.digest) == digest else None
 
     def _place(self, digest: str) -> str:
         return f"{self.host.run_dir}/plans/{digest}"

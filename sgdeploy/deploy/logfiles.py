@@ -9,6 +9,8 @@ from typing import BinaryIO
 
 from sgdeploy.diagnose.model import ProcessLog
 from sgdeploy.errors import UsageError
+from sgdeploy.paths import is_folder
+from sgdeploy.words import name_list
 
 BEGIN = 512 * 1024
 """Bytes that are read at the begin of a log: arguments and load."""
@@ -23,6 +25,9 @@ MOST = 1024
 """So many logs are read; a deployment of 256 ranks has as many and some."""
 
 _CHUNK = 1024 * 1024
+_RARE = 100
+"""So many NUL bytes, and one in so many, are more than an accident leaves in a log."""
+_NAME_LOGS = "give logs, or folders of logs"
 _ENDINGS = {".log", ".txt", ".out", ".err"}
 _KERNEL = ("kernel", "dmesg", "messages", "syslog", "journal")
 
@@ -37,11 +42,15 @@ def logs_in(words: Iterable[str]) -> list[ProcessLog]:
     if len(found) > MOST:
         raise UsageError(f"{len(found)} logs are more than the {MOST} that are read at once", hint="name fewer of them")
     names = _names(found)
-    return [_log(path, names[path]) for path in dict(found)]
+    logs = [_log(path, names[path]) for path in dict(found)]
+    if logs and not any(text for log in logs for _, text in log.lines):
+        named = name_list([log.path for log in logs])
+        raise UsageError(f"nothing is written in {named}", hint="wait for the first lines, or name other logs")
+    return logs
 
 
 def _files(path: Path) -> Iterator[tuple[Path, Path]]:
-    if not path.is_dir():
+    if not is_folder(path):
         yield path, path.parent
         return
     there = [each for each in sorted(path.rglob("*")) if each.suffix in _ENDINGS and each.is_file()]
@@ -70,11 +79,21 @@ def _log(path: Path, name: str) -> ProcessLog:
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path} is no file", hint="give logs, or folders of logs")
+            raise UsageError(f"{path} is no file", hint=_NAME_LOGS)
         with path.open("rb", buffering=0) as stream:
+            if _is_binary(stream.read(LINE)):
+                raise UsageError(f"{path} is no log: it holds NUL bytes, as programs and weights do", hint=_NAME_LOGS)
+            stream.seek(0)
             return list(_ends(stream, path.stat().st_size))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _is_binary(begin: bytes) -> bool:
+    """Tell by its first bytes what nobody wrote as lines; a log that was cut may begin with a hole of NUL bytes."""
+    text = begin.lstrip(b"\0")
+    count = text.count(b"\0")
+    return count > _RARE and count * _RARE > len(text)
 
 
 def _ends(stream: BinaryIO, size: int) -> Iterator[tuple[int, str]]:

@@ -101,7 +101,7 @@ class Registry:
             return Known(name, plan, Path(made["profile"]), sets, overlays, _hosts(made, plan))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, OSError, AttributeError, RecursionError) as error:
             reason = str(error).partition("\n")[0]
             raise StateError(
                 f"{folder}: the record of deployment {name} cannot be read: {reason}",
@@ -139,7 +139,7 @@ class Registry:
         try:
             made = json.loads((self.base / name / "known.json").read_text())
             return bool(made.get("away")) or made.get("hosts") == []
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return False
 
 

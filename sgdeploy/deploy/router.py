@@ -164,6 +164,6 @@ class _Asker:
             return {}, f" ({path} says {answer['status'] or answer['error']})"
         try:
             parsed = json.loads(answer["body"])
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}, f" ({path} gives no JSON)"
         return (parsed, "") if isinstance(parsed, dict) else ({}, f" ({path} gives no object)")

@@ -204,7 +204,7 @@ def _hear(host: str, line: str, latest: dict[str, SplitProgress], tell: Tell) ->
     try:
         said = json.loads(line)
         event = SplitProgress(host, **said)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return
     if latest.get(host) != event:
         latest[host] = event

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgdeploy.paths import is_file
 from sgdeploy.profile import overrides as sets
 from sgdeploy.profile import secret_refs
 from sgdeploy.profile.anchor import anchor
@@ -135,4 +136,4 @@ def _in_order(problems: Sequence[Problem], names: Sequence[str]) -> tuple[Proble
 def _host_files(tree: Mapping[str, Any]) -> list[Path]:
     specs = [instance.get("hosts") for _, instance in written(tree)]
     files = [spec["file"] for spec in specs if isinstance(spec, dict) and isinstance(spec.get("file"), str)]
-    return [path for path in map(Path, files) if path.is_file()]
+    return [path for path in map(Path, files) if is_file(path)]

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from sgdeploy.paths import data_dir
+from sgdeploy.paths import data_dir, is_there
 
 SHIPPED = "shipped:"
 """Prefix of files that travel with sgdeploy: ``shipped:kunpeng/deepseek-v3-native.yaml``."""
@@ -35,7 +35,7 @@ def locate(reference: str, folder: Path, kind: str = "profiles") -> Path:
 def overlay_reference(path: Path) -> str:
     """Turn a bare word that is no file (``rehearsal``) into the shipped overlay of that name."""
     text = str(path)
-    if path.name == text and not path.suffix and not path.exists():
+    if path.name == text and not path.suffix and not is_there(path):
         return f"{SHIPPED}overlays/{text}.yaml"
     return text
 

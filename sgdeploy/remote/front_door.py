@@ -91,7 +91,7 @@ def _piece(line: str, seconds: float) -> Piece | None:
         chunk: dict[str, Any] = json.loads(data)
         choices, usage = chunk.get("choices") or [], chunk.get("usage") or {}
         text = str(choices[0].get("text") or "") if choices else ""
-    except (ValueError, AttributeError, LookupError, TypeError):
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError):
         return None
     tokens = usage.get("completion_tokens")
     return Piece(text, seconds, tokens) if text or tokens is not None else None

@@ -95,6 +95,6 @@ def _hello(line: bytes) -> Json | None:
         return None
     try:
         hello = json.loads(line[at + len(MARK) :])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return hello if isinstance(hello, dict) else None

@@ -184,7 +184,7 @@ class Session:
     def _sort(self, line: bytes) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # something else on the node wrote to our stdout; the helper itself writes whole JSON lines only
         if not isinstance(message, dict):
             return

@@ -19,7 +19,7 @@ from jinja2 import (
     select_autoescape,
 )
 
-from sgdeploy.paths import data_dir
+from sgdeploy.paths import data_dir, is_folder
 from sgdeploy.render import quote
 
 
@@ -45,7 +45,7 @@ def compiled(folder: Path | None) -> Templates:
     Raises:
         RenderError: the folder is missing or a template is broken, with its file and line.
     """
-    if folder is not None and not folder.is_dir():
+    if folder is not None and not is_folder(folder):
         raise quote.RenderError(
             f"{folder} is not a folder of templates",
             hint="name a folder that holds process.sh.j2 or another of our templates",

@@ -60,6 +60,21 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str, str]] = {
         f"{FIRST} has a damaged header: ",
         "copy it again",
     ),
+    "header-nested": (
+        lambda model: (model / FIRST).write_bytes((200_000).to_bytes(8, "little") + b"[" * 200_000),
+        f"{FIRST} has a damaged header: ",
+        "copy it again",
+    ),
+    "config-nested": (
+        lambda model: (model / "config.json").write_text("[" * 200_000),
+        "config.json cannot be read: ",
+        "copy it again",
+    ),
+    "index-nested": (
+        lambda model: (model / "model.safetensors.index.json").write_text("[" * 200_000),
+        "model.safetensors.index.json cannot be read: ",
+        "copy it again",
+    ),
     "swapped": (swapped, "index says ", "the index does not belong to these shards"),
     "unknown": (
         lambda model: renamed(model, "model.layers.3.input_layernorm.weight", "model.layers.3.self_attn.sinks"),

@@ -71,7 +71,7 @@ def read_expected(text: str) -> Expected | str:
         return Expected(draft, bool(body.get("identical_on_all_ranks", False)), ranks) if ranks else "it names no rank"
     except KeyError as error:
         return f"it has no {error.args[0]}"
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"
 
 

@@ -48,7 +48,7 @@ def read_header(text: bytes, shard: int, size: int) -> tuple[list[Tensor], list[
     """
     try:
         entries = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return [], [f"has a damaged header: {error}"]
     if not isinstance(entries, dict):
         return [], ["has a damaged header: it is no mapping"]

@@ -112,5 +112,5 @@ def read_files(text: str, digest: str) -> dict[str, Entry] | str:
     try:
         entries: Any = json.loads(text)
         return {str(path): Entry.model_validate(entry) for path, entry in entries.items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         return f"it is damaged: {error}"

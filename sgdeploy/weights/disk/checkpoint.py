@@ -67,7 +67,7 @@ def _mapping(said: Mapping[str, Any], name: str, folder: str, problems: list[Pro
     reason = said.get("error")
     try:
         value = None if reason else json.loads(said["text"].encode("latin-1"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         value, reason = None, str(error)
     if reason:
         problems.append(Problem(f"{folder}/{name} cannot be read: {reason}", _AGAIN, code="model"))

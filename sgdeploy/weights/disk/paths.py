@@ -17,10 +17,15 @@ def check_paths(model: Path, target: Path) -> Iterator[Problem]:
     if not str(target).isprintable():
         message = f"the path {str(target)!r} holds characters that no manifest can name"
         yield Problem(message, "choose another name", code="target")
-    real, source = target.resolve(), model.resolve()
+    try:
+        real, source = target.resolve(), model.resolve()
+        blocked = target.exists() and not target.is_dir()
+    except OSError as error:
+        yield Problem(f"{target}: {error.strerror}", "choose another --out", code="target")
+        return
     if real == source:
         yield Problem("the output is the model directory itself", "choose another --out", code="target")
     elif source in real.parents:
         yield Problem(f"output lies inside the model directory {model}", "choose another --out", code="target")
-    if target.exists() and not target.is_dir():
+    if blocked:
         yield Problem(f"{target} is no folder", "choose another --out", code="target")

@@ -100,6 +100,11 @@ def _head(folder: Path) -> Head:
         why = "a split was begun there and is not finished" if begun else f"there is no {HEAD}"
         hint = "run the same split-weights again" if begun else "name the folder that --out named"
         raise CheckpointError([Problem(f"{folder} holds no split: {why}", hint, code="no-split")]) from error
+    except OSError as error:
+        why = f"{folder / HEAD} cannot be read: {error.strerror}"
+        raise CheckpointError([Problem(why, "name the folder that --out named", code="no-split")]) from error
+    except UnicodeDecodeError as error:
+        raise StateError(f"{folder / HEAD} is damaged: {error}", hint=_AGAIN) from error
     if isinstance(head, str):
         raise StateError(f"{folder / HEAD} is damaged: {head}", hint=_AGAIN)
     if head.folder:

@@ -40,8 +40,11 @@ def read(folder: Path) -> dict[str, Any]:
         index), ``shards`` ([{name, size, start, text, digest} or {name, error}]; texts as Latin-1, so that they are
         bytes again in any case), ``others`` ([name, whether it is a file]).
     """
-    if not folder.is_dir():
-        return {"folder": "no-folder" if folder.exists() else "missing"}
+    try:
+        if not folder.is_dir():
+            return {"folder": "no-folder" if folder.exists() else "missing"}
+    except OSError:  # a name that is too long for any folder
+        return {"folder": "missing"}
     index = _text(folder / INDEX) if (folder / INDEX).exists() else None
     names = _named(index) or sorted(path.name for path in folder.iterdir() if path.name.endswith(SUFFIX))
     known = {CONFIG, INDEX, *names}
@@ -72,7 +75,7 @@ def _named(index: dict[str, Any] | None) -> list[str]:
     """Name the files that an index lists; whatever is wrong with it is told by whoever understands it."""
     try:
         return sorted(set(json.loads((index or {})["text"])["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 

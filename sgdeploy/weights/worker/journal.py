@@ -131,7 +131,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     for line in text.splitlines():
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and (not found or isinstance(value.get("file"), str)):
             found.append(value)

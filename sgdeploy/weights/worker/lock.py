@@ -51,7 +51,7 @@ def _acquire(path: Path) -> int:
 def _owner(descriptor: int) -> dict[str, Any]:
     try:
         owner = json.loads(os.pread(descriptor, 4096, 0))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return owner if isinstance(owner, dict) else {}
 

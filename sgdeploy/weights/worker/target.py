@@ -25,7 +25,7 @@ def read_head(folder: Path) -> dict[str, Any] | None:
         head = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError("damaged", path=str(path), reason=str(error)) from error
     if not isinstance(head, dict) or not all(isinstance(head.get(key), str) for key in ("plan", "digest")):
         raise RefusedError("damaged", path=str(path), reason="it names no plan")

@@ -52,3 +52,44 @@ def test_what_is_neither_log_nor_name_is_said(call: Call) -> None:
         found = call("diagnose", *words)
         assert (found.code, found.out) == (2, "")
         assert message in found.err
+
+
+LONG = "n" * 300
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([LONG], f"no deployment named {LONG}"),
+        ([f"{LONG}.log"], f"{LONG}.log cannot be read"),
+        ([f"logs/{LONG}", "x.log"], "cannot be read"),
+        ([""], "an empty word names no log and no deployment"),
+        (["ok-pd", ""], "an empty word names no log and no deployment"),
+    ],
+)
+def test_words_that_can_name_nothing_are_refused(call: Call, words: list[str], message: str) -> None:
+    found = call("diagnose", *words)
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+
+
+def test_what_is_no_log_is_told_and_not_read_as_one(call: Call, logs: Path) -> None:
+    (logs / "program.log").write_bytes(b"\x7fELF\0\0\0\x01" * 1000)
+    (logs / "empty.log").write_bytes(b"")
+    for name, message in (("program.log", "is no log: it holds NUL bytes"), ("empty.log", "nothing is written in")):
+        found = call("diagnose", name)
+        assert (found.code, found.out) == (2, "")
+        assert message in found.err
+
+
+def test_a_hole_at_the_begin_of_a_log_hides_nothing(call: Call, logs: Path) -> None:
+    log = logs / "ok-pd" / "holed.log"
+    log.write_bytes(b"\0" * 5000 + b"[2026-11-29 10:00:00] hello\n")
+    assert "is no log" not in call("diagnose", str(log)).err
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "down", "up", "logs"])
+def test_no_name_is_too_long_to_be_unknown(call: Call, command: str) -> None:
+    found = call(command, LONG)
+    assert found.code == 2
+    assert LONG in found.err

@@ -187,3 +187,12 @@ def test_lines_of_others_and_damaged_ones_are_passed_over() -> None:
     assert ready == Entry("2026-11-29T17:18:32Z", "op@lap (pid 4)", "up: plan 0123456789abcdef is ready")
     assert (ready.ready, ready.plan, other.ready, other.plan) == (True, "0123456789abcdef", False, None)
     assert ready.to_json()["plan"] == "0123456789abcdef"
+
+
+async def test_a_plan_that_is_kept_in_the_place_of_another_is_none() -> None:
+    plan = make_plan()
+    hosts = cluster(plan)
+    hosts.nodes["h1"].kept = {"0123456789abcdef": plan.to_json(), short(plan.digest): plan.to_json()}
+    kept = History(Fleet(dict(hosts.nodes)), plan.lead_host)
+    assert await kept.plan("0123456789abcdef") is None
+    assert await kept.plan(short(plan.digest)) == plan

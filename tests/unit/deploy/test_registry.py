@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sgdeploy.deploy.registry import Registry
+from sgdeploy.errors import StateError
 from sgdeploy.plan.model import Plan
 from tests.unit.deploy.fakes import make_plan
 from tests.unit.deploy.test_replan import elsewhere
@@ -74,3 +75,14 @@ def test_a_damaged_record_holds_no_start_up(registry: Registry) -> None:
     registry.put_away("demo")
     start(registry, make_plan(1))
     assert held(registry) == ["h1"]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "known.json"])
+@pytest.mark.parametrize("text", ["[" * 200_000, "[]", "{", "5", json.dumps({"profile": 5})])
+def test_a_memory_of_any_other_shape_is_damaged(tmp_path: Path, name: str, text: str) -> None:
+    known = Registry(tmp_path)
+    known.remember(make_plan(), tmp_path / "demo.yaml")
+    (tmp_path / "demo" / name).write_text(text)
+    with pytest.raises(StateError, match="demo: the record of deployment demo cannot be read"):
+        known.recall("demo")
+    assert known.live() == ("demo",)
