@@ -66,7 +66,7 @@ class RouterNode(FakeNode):
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router_module, "PAUSE", 0.01)
     monkeypatch.setattr(router_module, "LATE", 0.05)
-    monkeypatch.setattr(router_module, "LIMIT", 0.2)
+    monkeypatch.setattr(router_module, "LIMIT", 1.0)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
