@@ -78,6 +78,8 @@ class _Guard:
     restarts: Restarts = field(default_factory=lambda: Restarts({}))
     away: str = ""
     seen: bool = False
+    refusal: str = ""
+    """Why the hosts refused the last restart, "" where they did not: it may have put away what had ended before."""
 
     async def run(self) -> None:
         while True:
@@ -90,10 +92,16 @@ class _Guard:
         except NotRunningError as error:
             if not self.seen:
                 raise
-            message = f"{self.plan.name} was taken down by somebody else: there is nothing to watch any more"
-            raise NotRunningError(message) from error
+            raise self._nothing_left() from error
         except (RemoteError, NodeError, LostHostError) as error:
             await self._wait_for_hosts(error)
+
+    def _nothing_left(self) -> NotRunningError:
+        name = self.plan.name
+        if not self.refusal:
+            return NotRunningError(f"{name} was taken down by somebody else: there is nothing to watch any more")
+        message = f"nothing of {name} runs any more, and it could not be started again: {self.refusal}"
+        return NotRunningError(message, hint=f"mend it, then `sgdeploy up {name}`")
 
     async def _failure(self) -> StartupError:
         """Look at what runs until a process of it fails; gives all that failed.
@@ -164,6 +172,7 @@ class _Guard:
         asked = replace(self.options, only=action.units, anew=action.units if hangs else None, why=str(failure))
         try:
             await up(self.plan, self.connect(), _without_an_end(self.tell), replace(asked, keep=True, yes=True))
+            self.refusal = ""
         except StartupError as error:
             return error
         except WaitTimeoutError as error:
@@ -181,6 +190,7 @@ class _Guard:
             self.tell(Note(what, "warning", (fault.host,), fault.hint))
         reasons = {fault.host: f"not started: {fault.host}: {fault.reason}" for fault in reversed(error.faults)}
         said = next(iter(reasons.values()), str(error))
+        self.refusal = said.removeprefix("not started: ")
         leaders = [self.plan.of_units({unit})[0] for unit in units]
         faults = [ProcessFault(one.id, one.host, reasons.get(one.host, said)) for one in leaders]
         return StartupError(str(error), faults)

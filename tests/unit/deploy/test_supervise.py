@@ -22,7 +22,7 @@ from sgdeploy.errors import (
     UnsetSecretError,
 )
 from sgdeploy.plan.model import Plan, RestartPolicy
-from sgdeploy.remote.base import LostHostError
+from sgdeploy.remote.base import LostHostError, NodeError
 from tests.unit.deploy.fakes import FakeConnector, Heard, cluster, dead, make_plan, ready, up_options
 from tests.unit.deploy.test_parts import started
 
@@ -220,3 +220,14 @@ async def test_a_secret_without_a_value_is_told_before_anything_fails() -> None:
     with pytest.raises(UnsetSecretError, match="1 secret without a value") as caught:
         await supervise(plan, lambda: hosts, Heard(), up_options(recorded=True))
     assert "HF_TOKEN" in caught.value.faults[0].reason
+
+
+async def test_a_restart_that_is_refused_when_the_old_records_are_gone_is_no_taking_down() -> None:
+    plan, heard = guarded(2), Until()
+    hosts = await running(plan)
+    kill(hosts, plan)
+    hosts.nodes["h2"].refuse["prepare"] = NodeError("h2", "no-space", "no space left on /run", {})
+    with guard(plan, hosts, heard) as task, pytest.raises(NotRunningError) as caught:
+        await task
+    assert "could not be started again: h2: no space left on /run" in str(caught.value)
+    assert caught.value.hint == "mend it, then `sgdeploy up demo`"
