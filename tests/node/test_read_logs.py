@@ -247,8 +247,8 @@ def test_a_slow_reader_is_no_endless_pattern(helpers: Helpers, deployment: Deplo
 def test_only_what_is_in_the_folder_of_the_logs_is_a_log(deployment: Deployment, where: str) -> None:
     """Who can write a record must not read with our rights what is not his."""
     outside = deployment.run_dir.parent / "outside.log"
-    outside.write_text("nobody's business\n")
     deployment.run(a="echo well; exec sleep 300")
+    outside.write_text("nobody's business\n")
     deployment.alter("a", log=where.format(outside=outside), offset=0)
     assert lines(deployment) == []
     assert deployment.call("logs", ids=["demo/a"])["logs"]["demo/a"]["lines"] == []
