@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.deployment import Deployment
-from tests.node.wire import Helper, RefusedError, Stream, wait_for
+from tests.node.wire import Helper, RefusedError, Stream, patched, wait_for
 
 Helpers = Callable[..., Helper]
 ME = {"user": "me", "host": "laptop", "pid": 12, "command": "sgdeploy up x.yaml", "since": 1.0}
@@ -97,7 +97,8 @@ def test_a_lock_stays_where_something_was_done(deployment: Deployment) -> None:
 
 
 def test_whoever_waits_for_a_lock_that_is_put_away_gets_a_true_one(helpers: Helpers, tmp_path: Path) -> None:
-    run_dir, (one, other) = str(tmp_path / "demo" / "n01"), (helpers(), helpers())
+    patient = patched(("    RETRY = 0.5\n", "    RETRY = 10.0\n"))
+    run_dir, (one, other) = str(tmp_path / "demo" / "n01"), (helpers(), helpers(modules=patient))
     for _ in range(20):
         one.call("lock", run_dir=run_dir, owner=ME)
         waiting = other.stream("lock", run_dir=run_dir, owner=YOU)
