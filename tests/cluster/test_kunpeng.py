@@ -184,7 +184,7 @@ def test_a_rank_killed_in_warm_up_is_named_in_seconds(
     assert failed["reason"] == "killed by SIGKILL (9)"
     assert failed["lines"]
     assert not [event for event in rest if event["event"] == "outcome" and event["outcome"] == "ready"]
-    assert victim in error
+    assert "error: dsv3: native/n07/r05 (and " in error
     no_more_engines(clean)
     assert hugepages(clean.hosts[6]) == [BEFORE] * NUMA_NODES
 
