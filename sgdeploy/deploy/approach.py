@@ -51,8 +51,7 @@ class Approach:
 
     async def _open(self, hosts: tuple[PlanHost, ...]) -> Collection[str]:
         """Open hosts that may hold records, and give those that cannot be reached."""
-        opened = await self._connector.open_all(hosts)
-        self.fleet.sessions.update(opened.sessions)
+        opened = await self.fleet.open_more(self._connector, hosts)
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))
         self._away.update({fault.host: fault for fault in opened.faults})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sgdeploy.deploy.confirm import confirmed, kernel_logs
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.records import RecordedProcess, Records, follow_records, read_records
+from sgdeploy.deploy.records import RecordedProcess, Records, read_records, survey
 from sgdeploy.diagnose.judge import judge
 from sgdeploy.diagnose.model import Diagnosis, Finding, ProcessLog
 from sgdeploy.diagnose.reading import Reading, read
@@ -24,7 +24,7 @@ from sgdeploy.errors import (
     WaitTimeoutError,
 )
 from sgdeploy.health.states import Exit
-from sgdeploy.plan.model import Plan, PlanHost, Process
+from sgdeploy.plan.model import Plan, Process
 from sgdeploy.remote.base import Connector, LostHostError, NodeError, NodeSession
 from sgdeploy.remote.waits import together
 
@@ -63,25 +63,14 @@ async def diagnose_deployment(plan: Plan, connector: Connector) -> Diagnosed:
         UsageError: there is no log on any host.
     """
     try:
-        opened = await connector.open_all(plan.hosts)
-        if not opened.sessions:
-            raise RemoteError("no host could be reached", opened.faults)
-        fleet = Fleet(opened.sessions)
-        faults = list(opened.faults)
-
-        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
-            more = await connector.open_all(hosts)
-            fleet.sessions.update(more.sessions)
-            faults.extend(more.faults)
-            return [fault.host for fault in more.faults]
-
-        tried = [host for host in plan.hosts if not fleet.has(host.host)]
-        records = await follow_records(fleet, open_more, tried)
-        running = records.plans[0] if records.plans else plan
-        diagnosis = await _diagnosis(fleet, running, records, PATIENCE)
+        seen = await survey(connector, plan.hosts)
+        if not seen.fleet.sessions:
+            raise RemoteError("no host could be reached", seen.away)
+        running = seen.records.plans[0] if seen.records.plans else plan
+        diagnosis = await _diagnosis(seen.fleet, running, seen.records, PATIENCE)
         if not diagnosis.seen:
             raise UsageError(f"no log of {plan.name} is on any of its hosts", hint="it was never started there")
-        return Diagnosed(diagnosis, _reasons([*faults, *records.faults]))
+        return Diagnosed(diagnosis, _reasons([*seen.away, *seen.records.faults]))
     finally:
         await connector.close_all()
 

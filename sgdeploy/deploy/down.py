@@ -81,8 +81,7 @@ class _Run:
             raise RemoteError("no host could be reached; nothing was stopped", tuple(self._faults.values()))
 
     async def _open(self, hosts: tuple[PlanHost, ...]) -> Collection[str]:
-        opened = await self._connector.open_all(hosts)
-        self.fleet.sessions.update(opened.sessions)
+        opened = await self.fleet.open_more(self._connector, hosts)
         self._faults.update({fault.host: fault for fault in opened.faults})
         for name in opened.sessions:
             self._tell(HostState(name, "connected"))

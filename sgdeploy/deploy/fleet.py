@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sgdeploy.errors import HostFault, RemoteError
 from sgdeploy.plan.model import PlanHost
-from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession
+from sgdeploy.remote.base import Connector, Json, LostHostError, NodeError, NodeSession, Opened
 from sgdeploy.remote.waits import together
 from sgdeploy.words import plural
 
@@ -101,6 +101,12 @@ class Fleet:
             self.clock_offsets[name] = offset if abs(offset) > measurable else 0.0
 
         await together(*(one(name) for name in self.sessions))
+
+    async def open_more(self, connector: Connector, hosts: Sequence[PlanHost]) -> Opened:
+        """Open more hosts; gives those that could be opened, and why the others could not."""
+        opened = await connector.open_all(hosts)
+        self.sessions.update(opened.sessions)
+        return opened
 
     def part(self, hosts: Iterable[str]) -> Fleet:
         """Give some of the hosts."""

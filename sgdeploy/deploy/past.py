@@ -5,12 +5,11 @@ What was done stands on the host that led at that time. The lead may have moved 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.history import Entry, History, once_ready, short
-from sgdeploy.deploy.records import follow_records
+from sgdeploy.deploy.records import survey
 from sgdeploy.errors import HostFault, RemoteError, StateError
 from sgdeploy.plan.model import Plan, PlanHost
 from sgdeploy.remote.base import Connector
@@ -48,31 +47,21 @@ async def past(plan: Plan, connector: Connector, *, plans: bool = False, also: t
         RemoteError: the host of the first leader cannot be reached.
     """
     try:
-        opened = await connector.open_all((*plan.hosts, *also))
-        fleet, away = Fleet(opened.sessions), [*opened.faults]
-        lead = [fault for fault in away if fault.host == plan.lead_host.host]
+        seen = await survey(connector, (*plan.hosts, *also))
+        lead = [fault for fault in seen.away if fault.host == plan.lead_host.host]
         if lead:
             raise RemoteError("the host that keeps the history cannot be reached", lead)
-
-        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
-            more = await connector.open_all(hosts)
-            fleet.sessions.update(more.sessions)
-            away.extend(more.faults)
-            return [fault.host for fault in more.faults]
-
-        tried = [host for host in (*plan.hosts, *also) if not fleet.has(host.host)]
-        records = await follow_records(fleet, open_more, tried)
-        histories = [History(fleet, session.host) for session in fleet.sessions.values()]
+        histories = [History(seen.fleet, session.host) for session in seen.fleet.sessions.values()]
         told = await together(*(history.read() for history in histories))
         entries = merged(told)
         keepers = [history for history, said in zip(histories, told, strict=True) if once_ready(said)]
         kept = [await _plan(keepers, digest) for digest in once_ready(entries)] if plans else []
     finally:
         await connector.close_all()
-    recorded = records.hosts.get(plan.lead_host.host)
-    present = recorded.plan if recorded is not None and recorded.plan is not None else next(iter(records.plans), None)
+    recorded, plans_there = seen.records.hosts.get(plan.lead_host.host), seen.records.plans
+    present = recorded.plan if recorded is not None and recorded.plan is not None else next(iter(plans_there), None)
     current = None if present is None else short(present.digest)
-    return Past(entries, current, tuple(each for each in kept if each is not None), tuple(away))
+    return Past(entries, current, tuple(each for each in kept if each is not None), seen.away)
 
 
 def merged(told: Iterable[Sequence[Entry]]) -> tuple[Entry, ...]:

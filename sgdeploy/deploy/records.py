@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from sgdeploy.deploy.fleet import Fleet, Refusal
 from sgdeploy.errors import HostFault
 from sgdeploy.health.states import Exit
 from sgdeploy.plan.model import Plan, PlanHost
-from sgdeploy.remote.base import Json
+from sgdeploy.remote.base import Connector, Json
 from sgdeploy.words import plural
 
 
@@ -174,6 +174,35 @@ async def follow_records(fleet: Fleet, open_more: OpenMore, tried: Collection[Pl
         if not unseen:
             return records
         closed |= {*await open_more(unseen)}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the hosts of a deployment have on record, wherever they are; nothing was changed for it.
+
+    Attributes:
+        fleet: the open hosts.
+        records: theirs.
+        away: why the other hosts could not be opened.
+    """
+
+    fleet: Fleet
+    records: Records
+    away: tuple[HostFault, ...]
+
+
+async def survey(connector: Connector, hosts: Sequence[PlanHost]) -> Survey:
+    """Open hosts, and those that the plans on record there name, as far as they can be opened; read their records."""
+    fleet, away = Fleet({}), list[HostFault]()
+
+    async def open_more(more: Sequence[PlanHost]) -> Collection[str]:
+        opened = await fleet.open_more(connector, more)
+        away.extend(opened.faults)
+        return [fault.host for fault in opened.faults]
+
+    await open_more(hosts)
+    records = await follow_records(fleet, open_more, [host for host in hosts if not fleet.has(host.host)])
+    return Survey(fleet, records, tuple(away))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from sgdeploy.deploy.diagnose import causes
 from sgdeploy.deploy.events import DeploymentStatus, Event, ProcessStatus
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import describe
-from sgdeploy.deploy.records import RecordedProcess, Records, follow_records
+from sgdeploy.deploy.records import RecordedProcess, Records, survey
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import RemoteError
 from sgdeploy.health.machine import ProcessHealth
@@ -48,21 +48,11 @@ async def status(
         RemoteError: no host at all could be reached.
     """
     try:
-        opened = await connector.open_all((*plan.hosts, *also))
-        fleet = Fleet(opened.sessions)
-        if not opened.sessions:
-            raise RemoteError("no host could be reached", opened.faults)
-        unreachable = {fault.host: fault.reason for fault in opened.faults}
-
-        async def open_more(hosts: tuple[PlanHost, ...]) -> Collection[str]:
-            more = await connector.open_all(hosts)
-            fleet.sessions.update(more.sessions)
-            unreachable.update({fault.host: fault.reason for fault in more.faults})
-            return [fault.host for fault in more.faults]
-
-        tried = [host for host in (*plan.hosts, *also) if not fleet.has(host.host)]
-        records = await follow_records(fleet, open_more, tried)
-        unreachable.update({fault.host: fault.reason for fault in records.faults})
+        seen = await survey(connector, (*plan.hosts, *also))
+        fleet, records = seen.fleet, seen.records
+        if not fleet.sessions:
+            raise RemoteError("no host could be reached", seen.away)
+        unreachable = {fault.host: fault.reason for fault in (*seen.away, *records.faults)}
         running = records.plans[0] if records.plans else plan
         here = {host.host for host in running.hosts}
         before = {name: unreachable.pop(name) for name in [*unreachable] if name not in here}
