@@ -15,7 +15,7 @@ from sgdeploy.deploy.events import HostState, Note, Outcome, Step, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import Patience, lock_leads
 from sgdeploy.deploy.options import DownOptions
-from sgdeploy.deploy.parts import Part, tidy_parts
+from sgdeploy.deploy.parts import Manner, Part, end_parts
 from sgdeploy.deploy.records import follow_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.errors import CancelledRunError, HostFault, LeftoverError, RemoteError
@@ -147,15 +147,12 @@ class _Run:
     async def _stop_one(self, plan: Plan, parts: Mapping[str, Part]) -> None:
         stopper = Stopper(self.fleet, plan, self._tell)
         grace = plan.limits.grace if self._options.grace is None else self._options.grace
-        living = {name: part.living for name, part in parts.items()}
-        stopped = await stopper.stop(living, grace=grace, now=self._options.now)
-        self._tell(Step(3, STEPS, "prove that processes are gone and ports free, give hugepages back"))
         audit = (str(self._options.owner), " ".join(["down", *self._options.only]))
-        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
-        tidied = await tidy_parts(stopper, gone, keep_records=self._options.keep_records, audit=audit)
-        for outcome in (stopped, tidied):
-            self._stopped.leftovers += outcome.leftovers
-            self._stopped.faults += outcome.faults
+        how = Manner(grace, audit, now=self._options.now, keep_records=self._options.keep_records)
+        self._stopped += await end_parts(stopper, parts, how, then=self._tell_of_proof)
+
+    def _tell_of_proof(self) -> None:
+        self._tell(Step(3, STEPS, "prove that processes are gone and ports free, give hugepages back"))
 
     def conclude(self) -> None:
         """Raise if anything is left or any host could not be asked."""

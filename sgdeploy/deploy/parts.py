@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from sgdeploy.deploy.records import HostRecords
@@ -35,18 +35,39 @@ class Part:
         return cls(plan, ids, living, whole=len(ids) == len(found.processes))
 
 
-async def tidy_parts(
-    stopper: Stopper, parts: Mapping[str, Part], *, keep_records: bool, audit: tuple[str, str] | None
+@dataclass(frozen=True)
+class Manner:
+    """How parts are ended.
+
+    Attributes:
+        grace: seconds for the leaders to drain.
+        audit: who did what, for the audit line on each host; None where nothing was done that deserves one.
+        now: kill at once.
+        keep_records: leave the records of whole hosts where they are.
+    """
+
+    grace: float
+    audit: tuple[str, str] | None
+    now: bool = False
+    keep_records: bool = False
+
+
+async def end_parts(
+    stopper: Stopper, parts: Mapping[str, Part], how: Manner, *, then: Callable[[], None] | None = None
 ) -> Stopped:
-    """Put hosts back as they were where nothing else is on record, and only the parts away elsewhere.
+    """Stop parts; where they are gone, put hosts back as they were, or only the parts away where more is on record.
 
     Args:
         stopper: for the plan that was started.
-        parts: host → what was stopped there.
-        keep_records: leave the records of whole hosts where they are.
-        audit: who did what, for the audit line on each host; None where nothing was done that deserves one.
+        parts: host → what is to end there.
+        how: in which manner.
+        then: called once nothing is stopped any more.
     """
-    whole = [name for name, part in parts.items() if part.whole]
-    tidied = await stopper.tidy(whole, keep_records=keep_records, audit=audit)
-    rest = await stopper.tidy_some({name: part.ids for name, part in parts.items() if not part.whole}, audit=audit)
-    return Stopped([*tidied.leftovers, *rest.leftovers], [*tidied.faults, *rest.faults])
+    stopped = await stopper.stop({name: part.living for name, part in parts.items()}, grace=how.grace, now=how.now)
+    if then is not None:
+        then()
+    gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
+    whole = [name for name, part in gone.items() if part.whole]
+    tidied = await stopper.tidy(whole, keep_records=how.keep_records, audit=how.audit)
+    rest = await stopper.tidy_some({name: part.ids for name, part in gone.items() if not part.whole}, audit=how.audit)
+    return stopped + tidied + rest

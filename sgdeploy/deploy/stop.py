@@ -41,6 +41,10 @@ class Stopped:
     leftovers: list[Leftover] = field(default_factory=list)
     faults: list[HostFault] = field(default_factory=list)
 
+    def __add__(self, other: Stopped) -> Stopped:
+        """Put two findings together."""
+        return Stopped([*self.leftovers, *other.leftovers], [*self.faults, *other.faults])
+
     @property
     def hosts(self) -> set[str]:
         """Hosts on which something could not be proven."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sgdeploy.deploy.events import Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.options import UpOptions
-from sgdeploy.deploy.parts import tidy_parts
+from sgdeploy.deploy.parts import Manner, end_parts
 from sgdeploy.deploy.records import read_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.task import Task
@@ -25,14 +25,8 @@ async def make_room(fleet: Fleet, task: Task, tell: Tell, options: UpOptions) ->
     for digest, plan in plans.items():
         parts = {name: part for name, part in task.parts.items() if part.plan.digest == digest}
         stopper = Stopper(fleet, plan, tell)
-        living = {name: part.living for name, part in parts.items()}
-        stopped = await stopper.stop(living, grace=plan.limits.grace, now=False)
-        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
         audit = (str(options.owner), f"{options.verb}: stopped {', '.join(sorted(task.fates.going))}")
-        tidied = await tidy_parts(stopper, gone, keep_records=False, audit=audit)
-        for outcome in (stopped, tidied):
-            found.leftovers += outcome.leftovers
-            found.faults += outcome.faults
+        found += await end_parts(stopper, parts, Manner(plan.limits.grace, audit))
     if not found.proven:
         raise LeftoverError(
             f"{task.plan.name}: not proven gone on {plural(len(found.hosts), 'host')}; nothing new was started",

@@ -15,7 +15,7 @@ from sgdeploy.deploy.events import Note, Tell
 from sgdeploy.deploy.fleet import Fleet
 from sgdeploy.deploy.lock import locked
 from sgdeploy.deploy.options import Owner
-from sgdeploy.deploy.parts import Part, tidy_parts
+from sgdeploy.deploy.parts import Manner, Part, end_parts
 from sgdeploy.deploy.records import HostRecords, read_records
 from sgdeploy.deploy.stop import Stopped, Stopper
 from sgdeploy.deploy.task import Task
@@ -78,11 +78,8 @@ class Undo:
         stopper = Stopper(fleet, self.task.plan, self.tell)
         meant = {name: Part.of(there, self.task.plan, units) for name, there in found.items() if name in names}
         parts = {name: part for name, part in meant.items() if part.ids or part.whole}
-        stopped = await stopper.stop({n: part.living for n, part in parts.items()}, grace=GRACE, now=False)
-        gone = {name: part for name, part in parts.items() if name not in stopped.hosts}
         audit = (str(self.owner), "up failed, stopped again") if self.launch_id else None
-        tidied = await tidy_parts(stopper, gone, keep_records=False, audit=audit)
-        return Stopped([*stopped.leftovers, *tidied.leftovers], [*stopped.faults, *tidied.faults])
+        return await end_parts(stopper, parts, Manner(GRACE, audit))
 
     async def _return_to(self, away: Collection[str], units: Collection[str]) -> Stopped:
         """Open lost hosts once more and stop there what this launch started."""
@@ -108,7 +105,7 @@ class Undo:
             stopped.faults += records.faults
             ours = {name: there for name, there in records.hosts.items() if self._is_ours(there)}
             there = await self._stop(fleet, ours, units)
-        return Stopped(there.leftovers, [*stopped.faults, *there.faults])
+        return stopped + there
 
     def _is_ours(self, there: HostRecords) -> bool:
         return there.launch is None or there.launch.get("id") == self.launch_id
