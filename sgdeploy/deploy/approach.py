@@ -125,7 +125,7 @@ class Approach:
         if not await self._options.confirm(f"stop what is named above ({units}) and start it as planned?"):
             raise UnconfirmedError("not agreed: nothing was changed on any host")
 
-    async def lock(self, stack: AsyncExitStack, agreed: Task) -> Task:
+    async def lock(self, stack: AsyncExitStack, agreed: Task) -> tuple[Records, Task]:
         """Hold all locks until the stack ends, and decide once more: others may have been at work meanwhile.
 
         Raises:
@@ -142,4 +142,4 @@ class Approach:
                 f"what runs of {self.plan.name} has changed while it was looked at; this command has changed nothing",
                 hint="run it again",
             )
-        return task
+        return records, task

@@ -20,7 +20,7 @@ from sgdeploy.deploy.launch import Launch, new_launch_id
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secrets, clear_stale, preflight, push, require
 from sgdeploy.deploy.prove import Proof
-from sgdeploy.deploy.records import read_records
+from sgdeploy.deploy.records import Records, read_records
 from sgdeploy.deploy.stages import Stages, steps
 from sgdeploy.deploy.swap import left_clean, make_room
 from sgdeploy.deploy.task import Task, make_task
@@ -95,8 +95,8 @@ class _Run:
                 self.tell(Outcome("dry-run", f"{found}; nothing was changed on any host", self.seconds))
                 return
             async with AsyncExitStack() as stack:
-                self.task = await self.approach.lock(stack, task)
-                await self.bring_up(self.task)
+                records, self.task = await self.approach.lock(stack, task)
+                await self.bring_up(self.task, records)
                 self.concluded = True
         finally:
             await self.connector.close_all()
@@ -117,9 +117,9 @@ class _Run:
         self.task = task
         return task
 
-    async def bring_up(self, task: Task) -> None:
+    async def bring_up(self, task: Task, records: Records) -> None:
         """Do what a task says; a router that does not take its restarted workers back is then restarted as well."""
-        attempt = _Attempt(self, task)
+        attempt = _Attempt(self, task, records)
         try:
             await attempt.run()
         except StartupError as error:
@@ -132,14 +132,15 @@ class _Run:
         self.tell(Note(what, "warning", tuple(p.host for p in self.approach.plan.of_units({"router"}))))
         records = await read_records(self.approach.fleet)
         self.task = make_task(self.approach.plan, ("router",), records, anew=("router",))
-        await _Attempt(self, self.task).run()
+        await _Attempt(self, self.task, records).run()
 
 
 class _Attempt:
     """One task, from what has to end to the completion that proves it."""
 
-    def __init__(self, run: _Run, task: Task) -> None:
+    def __init__(self, run: _Run, task: Task, records: Records) -> None:
         self.run_of = run
+        self.records = records
         self.fleet = run.approach.fleet
         self.plan = run.approach.plan
         self.tell = run.tell
@@ -188,8 +189,8 @@ class _Attempt:
                 units = ", ".join(unit for unit in self.task.fates.of("restart", "stop"))
                 self.run_of.step(f"stop {plural(living, 'process')} of {units}")
                 await make_room(self.fleet, self.task, self.tell, self.options)
-            records = await read_records(self.fleet)
-            await clear_stale(self.fleet, records, self.task, self.tell)
+                self.records = await read_records(self.fleet)
+            await clear_stale(self.fleet, self.records, self.task, self.tell)
             self.options.clean(await left_clean(self.fleet, self.plan))
         except asyncio.CancelledError as cancelled:
             if not self.task.parts:
