@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, LockWait, PathChanges, Progress, seconds
+from sgdeploy.cli.options import ONLY_HELP, LockWait, OneTarget, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -23,15 +23,9 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, LockWait, Progress):
+class Options(OneTarget, LockWait, Progress):
     """Arguments and options of ``down``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     grace: Annotated[
         float | None,
         typer.Option(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Json, PathChanges
+from sgdeploy.cli.options import Json, OneTarget
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -22,15 +21,9 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Json):
+class Options(OneTarget, Json):
     """Arguments and options of ``history``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     last: Annotated[
         int, typer.Option("--last", "-n", min=1, show_default="20", help="So many actions, the last ones.")
     ] = 20

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Json, PathChanges
+from sgdeploy.cli.options import Json, OneTarget
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -20,15 +19,9 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Json):
+class Options(OneTarget, Json):
     """Arguments and options of ``lock release``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     force: Annotated[
         bool, typer.Option("--force", help="Also where the command that holds it may live; it is told, and stops.")
     ] = False

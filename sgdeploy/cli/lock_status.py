@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, Json, PathChanges
+from sgdeploy.cli.options import Json, OneTarget
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -21,15 +18,8 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Json):
+class Options(OneTarget, Json):
     """Arguments and options of ``lock status``."""
-
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
 
 
 def lock_status(desk: Desk, options: Options) -> None:

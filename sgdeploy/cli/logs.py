@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sgdeploy.cli import complete
-from sgdeploy.cli.options import ONLY_HELP, TARGET_HELP, Json, PathChanges, moment
+from sgdeploy.cli.options import ONLY_HELP, Json, OneTarget, moment
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -39,15 +39,9 @@ def count_of_lines(text: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Json):
+class Options(OneTarget, Json):
     """Arguments and options of ``logs``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="SELECTOR", show_default="everything", help=ONLY_HELP, autocompletion=complete.parts),

@@ -155,3 +155,15 @@ class PathChanges(Changes):
             help="Only with a profile's path, not with a name: merge a file over it. May be given often.",
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneTarget(PathChanges):
+    """For commands about one deployment; where only one is known, it need not be named."""
+
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
+        ),
+    ] = None

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, LockWait, PathChanges, Progress, seconds
+from sgdeploy.cli.options import LockWait, OneTarget, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -35,15 +34,9 @@ def plan_digest(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, LockWait, Progress):
+class Options(OneTarget, LockWait, Progress):
     """Arguments and options of ``rollback``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     to: Annotated[
         str | None,
         typer.Option(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, PathChanges, Progress, seconds
+from sgdeploy.cli.options import OneTarget, Progress, seconds
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -22,15 +21,9 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Progress):
+class Options(OneTarget, Progress):
     """Arguments and options of ``wait``."""
 
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
     timeout: Annotated[
         float | None,
         typer.Option(

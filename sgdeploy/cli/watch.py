@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from sgdeploy.cli import complete
-from sgdeploy.cli.options import TARGET_HELP, PathChanges, Progress
+from sgdeploy.cli.options import OneTarget, Progress
 
 if TYPE_CHECKING:
     from sgdeploy.cli.desk import Desk
@@ -21,15 +18,8 @@ EXAMPLES = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(PathChanges, Progress):
+class Options(OneTarget, Progress):
     """Arguments and options of ``watch``."""
-
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME|PROFILE", show_default="the only one known", help=TARGET_HELP, autocompletion=complete.targets
-        ),
-    ] = None
 
 
 def watch(desk: Desk, options: Options) -> None:
