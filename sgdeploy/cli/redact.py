@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from sgdeploy.console.stream import Secrets
+
 HIDDEN = "[hidden]"
 _SUSPICIOUS = r"(?:key|token|secret|passw|credential)"
 _SUSPECT = re.compile(_SUSPICIOUS, re.IGNORECASE)
@@ -22,11 +24,9 @@ def redact(text: str, environ: Mapping[str, str], names: Collection[str]) -> str
         environ: environment variables.
         names: variables known to hold secrets, beside those whose names say so.
     """
-    secrets = {name: value for name, value in environ.items() if name in names or _SUSPECT.search(name)}
-    for name, value in sorted(secrets.items(), key=lambda item: -len(item[1])):
-        if len(value) >= _SHORTEST:
-            text = text.replace(value, f"[{name} hidden]")
-    return _ASSIGNMENT.sub(rf"\1{HIDDEN}", text)
+    secrets = Secrets(_SHORTEST)
+    secrets.learn({name: value for name, value in environ.items() if name in names or _SUSPECT.search(name)})
+    return _ASSIGNMENT.sub(rf"\1{HIDDEN}", secrets.hide(text))
 
 
 def redact_words(words: Sequence[str], environ: Mapping[str, str], names: Collection[str]) -> list[str]:

@@ -22,20 +22,21 @@ class UnwrittenError(SgdeployError):
 class Secrets:
     """Values that must not be seen, whoever wrote them: an engine may quote its key in an error, in any form."""
 
-    def __init__(self) -> None:
-        """Begin without any."""
+    def __init__(self, shortest: int = SHORTEST) -> None:
+        """Begin without any; values of fewer characters are never taken in."""
+        self._shortest = shortest
         self._names: dict[str, str] = {}
 
     def learn(self, values: Mapping[str, str]) -> None:
         """Take in the values of variables, by the names that are shown instead."""
         for name, value in values.items():
-            if len(value) >= SHORTEST:
+            if len(value) >= self._shortest:
                 self._names.update({value: name, json.dumps(value)[1:-1]: name})
 
     def hide(self, text: str) -> str:
         """Give a text with the names in place of the values."""
-        for value, name in self._names.items():
-            text = text.replace(value, f"[{name} hidden]")
+        for value in sorted(self._names, key=len, reverse=True):  # one may be the begin of another
+            text = text.replace(value, f"[{self._names[value]} hidden]")
         return text
 
 

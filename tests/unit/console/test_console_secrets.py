@@ -29,6 +29,12 @@ def test_a_value_is_hidden_in_whatever_is_written(mode: str) -> None:
     assert "SHORT" not in shown
 
 
+def test_of_two_values_that_begin_alike_nothing_of_the_longer_is_left() -> None:
+    secrets = Secrets()
+    secrets.learn({"SHORT": "secret-1", "LONG": "secret-1-and-more"})
+    assert secrets.hide("secret-1-and-more, secret-1") == "[LONG hidden], [SHORT hidden]"
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
