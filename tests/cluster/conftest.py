@@ -12,7 +12,7 @@ import pytest
 from sgdeploy.remote.base import Connector
 from sgdeploy.remote.connect import connector
 from tests.cluster.deployments import assert_nothing_left, make_as_before
-from tests.kit.hosts import Lab, missing
+from tests.kit.hosts import Lab, lent, missing
 from tests.kit.leave_out import leave_out
 
 REQUIRED = "SGDEPLOY_REQUIRE_CLUSTER"
@@ -37,27 +37,15 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     A mapping in place of the number has all arguments of ``Lab.create``. Afterwards nothing of it may be left.
     """
     wanted = getattr(request, "param", 3)
-    made = Lab.create(**wanted) if isinstance(wanted, dict) else Lab.create(wanted)
-    try:
+    with lent(**wanted) if isinstance(wanted, dict) else lent(wanted) as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == [], "programs of the client still ran at the end of the test"
 
 
 @pytest.fixture(scope="module")
 def shared_pair() -> Iterator[Lab]:
     """Give one lab of two hosts to all tests of a module."""
-    made = Lab.create(2, disk="128m")
-    try:
+    with lent(2, disk="128m") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == []
 
 
 @pytest.fixture

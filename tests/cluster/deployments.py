@@ -26,6 +26,19 @@ ROOMY = {"count": 2, "disk": "128m"}
 QUICK = {"SGDEPLOY_REHEARSE_SPEED": "10", "SGDEPLOY_REHEARSE_HEALTH_SECONDS": "0.1"}
 """Environment of a simulated engine that loses no time."""
 
+SPLIT_PROFILE = """\
+version: 1
+name: tiny
+topology: native
+platform: kunpeng-920f
+platform_settings: {sdma: false}
+model: {path: /split}
+inventory: inventory.yaml
+engine: {version: kunpeng, launch: rank, flags: {load-format: sharded_state}}
+native: {hosts: rack1, parallel: {tp: 8, dp: 2}}
+"""
+"""A deployment of eight ranks that load a split of the tests' small checkpoint."""
+
 BEFORE = 7
 """Hugepages that each node holds before anything is started: a value that nobody would restore by chance."""
 

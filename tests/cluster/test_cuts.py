@@ -21,7 +21,7 @@ from sgdeploy.remote.connect import connector
 from tests.cluster.cutting import Cut, Cutting, end_sessions, logins
 from tests.cluster.deployments import QUICK, assert_nothing_left, engines, small_profile
 from tests.cluster.running import Stopwatch
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.labhost import LabHost, wait_until
 from tests.kit.matrix import Heard
 
@@ -37,14 +37,8 @@ OTHER = Owner("op", "other", 2, "sgdeploy down small.yaml")
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Lab]:
     """Two hosts for the whole module; each test leaves them as it found them."""
-    made = Lab.create(2, disk="128m")
-    try:
+    with lent(2, disk="128m") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == []
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.cluster.deployments import (
     kunpeng_profile,
 )
 from tests.kit import netns
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.labhost import LabHost, wait_until
 from tests.kit.matrix import Heard
 
@@ -42,14 +42,8 @@ HOST_FAILED, PROCESS_FAILED = 5, 6
 @pytest.fixture(scope="module")
 def rack() -> Iterator[Lab]:
     """Sixteen hosts for the whole module; each test leaves them as it found them."""
-    made = Lab.create(COUNT, disk="128m")
-    try:
+    with lent(COUNT, disk="128m") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == []
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.deployments import QUICK, engines, small_profile
 from tests.cluster.running import Stopwatch, running
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.labhost import wait_until
 from tests.kit.matrix import Heard
 
@@ -87,14 +87,8 @@ MANY = 64
 @pytest.fixture(scope="module")
 def hall() -> Iterator[Lab]:
     """Give 64 hosts."""
-    made = Lab.create(MANY, disk="72m")
-    try:
+    with lent(MANY, disk="72m") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == []
 
 
 @pytest.mark.fault(

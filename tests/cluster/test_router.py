@@ -40,7 +40,7 @@ from tests.cluster.split import (
     split_profile,
 )
 from tests.kit import netns
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.labhost import LabHost
 from tests.kit.matrix import Heard
 
@@ -54,14 +54,8 @@ STARTS, AT_ONCE = 20, 10
 @pytest.fixture(scope="module")
 def rack() -> Iterator[Lab]:
     """Four hosts for the whole module; each test leaves them as it found them."""
-    made = Lab.create(4, disk="128m")
-    try:
+    with lent(4, disk="128m") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == []
 
 
 @pytest.fixture

@@ -8,24 +8,13 @@ from pathlib import Path
 import pytest
 
 from sgdeploy.weights.cut.manifest import HEAD
-from tests.cluster.deployments import write_inventory
+from tests.cluster.deployments import SPLIT_PROFILE, write_inventory
 from tests.kit.hosts import Lab
 from tests.weights.tiny import Prints, fingerprints, make
 from tests.weights.writing import write
 
 pytestmark = [pytest.mark.cluster, pytest.mark.parametrize("lab", [4], indirect=True)]
 
-PROFILE = """\
-version: 1
-name: tiny
-topology: native
-platform: kunpeng-920f
-platform_settings: {sdma: false}
-model: {path: /split}
-inventory: inventory.yaml
-engine: {version: kunpeng, launch: rank, flags: {load-format: sharded_state}}
-native: {hosts: rack1, parallel: {tp: 8, dp: 2}}
-"""
 WORDS = ("split-weights", "--profile", "my.yaml", "--out", "/split", "--on-nodes", "--json")
 
 
@@ -33,7 +22,7 @@ WORDS = ("split-weights", "--profile", "my.yaml", "--out", "/split", "--on-nodes
 def model(lab: Lab, tmp_path: Path) -> Path:
     """Write a profile for the lab, and a checkpoint that all hosts see."""
     write_inventory(lab, lab.folder)
-    (lab.folder / "my.yaml").write_text(PROFILE)
+    (lab.folder / "my.yaml").write_text(SPLIT_PROFILE)
     return make("dsv3-tiny", tmp_path / "model")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.deployments import QUICK, small_profile
+from tests.cluster.deployments import QUICK, SPLIT_PROFILE, small_profile
 from tests.kit.hosts import Lab
 from tests.kit.labhost import wait_until
 from tests.weights.tiny import make
@@ -24,17 +24,6 @@ TITLES = ("sglang", "sglang::scheduler_TP1", "sglang::detokenizer", "sgdeploy-ke
 PORT = 30000
 WEB = ["python3", "-m", "http.server", str(PORT)]
 OTHER_PORT = "--set=native.port=31000"
-SPLIT = """\
-version: 1
-name: tiny
-topology: native
-platform: kunpeng-920f
-platform_settings: {sdma: false}
-model: {path: /split}
-inventory: inventory.yaml
-engine: {version: kunpeng, launch: rank, flags: {load-format: sharded_state}}
-native: {hosts: rack1, parallel: {tp: 8, dp: 2}}
-"""
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,7 @@ def found(lab: Lab) -> list[int]:
 
 def test_strangers_outlive_every_command(pair: Lab, strangers: list[Stranger], tmp_path: Path) -> None:
     profile = str(small_profile(pair, tmp_path, **QUICK))
-    (tmp_path / "split.yaml").write_text(SPLIT)
+    (tmp_path / "split.yaml").write_text(SPLIT_PROFILE)
     model = str(make("dsv3-tiny", tmp_path / "model"))
     splitting = ("split-weights", "--profile", str(tmp_path / "split.yaml"), "--out", "/split", "--model", model)
     failing = "SGDEPLOY_REHEARSE_FAIL=exit3@load:n1"

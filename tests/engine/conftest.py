@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.engine.home import why_not
 from tests.engine.stages import Stages
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.leave_out import leave_out
 
 REQUIRED = "SGDEPLOY_REQUIRE_ENGINE"
@@ -44,28 +43,19 @@ def stages(pytestconfig: pytest.Config) -> Stages:
     return pytestconfig.stash.setdefault(STAGES, Stages())
 
 
-@contextmanager
-def two_hosts() -> Iterator[Lab]:
-    """Make two hosts and prove afterwards that nothing of them is left."""
-    lab = Lab.create(2, disk="256m", shm="2g")
-    try:
-        yield lab
-        strays = lab.strays()
-    finally:
-        lab.destroy()
-    assert lab.leaks() == []
-    assert strays == [], "programs of the client still ran at the end of the tests"
+ROOM = {"disk": "256m", "shm": "2g"}
+"""What the hosts of a real engine need."""
 
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Lab]:
     """Give two hosts for a whole module; each test leaves them as it found them."""
-    with two_hosts() as lab:
+    with lent(2, **ROOM) as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
 def more_hosts() -> Iterator[Lab]:
     """Give two more."""
-    with two_hosts() as lab:
+    with lent(2, **ROOM) as lab:
         yield lab

@@ -19,7 +19,7 @@ from tests.engine.deployed import UP_LIMIT, Deployed, failed_up, profile_words
 from tests.engine.polling import ask
 from tests.engine.stages import Stage, Stages
 from tests.kit import netns
-from tests.kit.hosts import Lab
+from tests.kit.hosts import Lab, lent
 from tests.kit.labhost import LabHost, wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -41,14 +41,8 @@ TOLD_WITHIN = 10.0
 @pytest.fixture(scope="module")
 def rack() -> Iterator[Lab]:
     """Give five hosts for the module, and prove afterwards that nothing of them is left."""
-    made = Lab.create(len(UNITS), disk="256m", shm="2g")
-    try:
+    with lent(len(UNITS), disk="256m", shm="2g") as made:
         yield made
-        strays = made.strays()
-    finally:
-        made.destroy()
-    assert made.leaks() == []
-    assert strays == [], "programs of the client still ran at the end of the tests"
 
 
 @pytest.fixture

@@ -244,6 +244,27 @@ class Lab:
             self._namespaces |= netns.identities(pid)
 
 
+@contextlib.contextmanager
+def lent(count: int, **how: Any) -> Iterator[Lab]:
+    """Lend a lab to the body of the ``with``, and prove afterwards that nothing of it is left.
+
+    Args:
+        count: of hosts.
+        how: other arguments of ``Lab.create``.
+
+    Raises:
+        AssertionError: programs of the client still ran at the end, or something of the lab is left.
+    """
+    made = Lab.create(count, **how)
+    try:
+        yield made
+        strays = made.strays()
+    finally:
+        made.destroy()
+    assert made.leaks() == []
+    assert strays == [], "programs of the client still ran at the end"
+
+
 class Power:
     """The running ``labd.py``."""
 
