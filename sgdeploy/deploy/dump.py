@@ -95,7 +95,9 @@ def _order(rank: str) -> list[int]:
 
 async def _run(wish: DumpWish, folder: Path) -> tuple[str, bytes]:
     """Run the engine to its end; gives how it ended and what it wrote."""
-    environ = {**wish.environ, "SGDEPLOY_DUMP": str(folder), **({"SGDEPLOY_DUMP_DRAFT": "1"} if wish.draft else {})}
+    # An engine that is killed leaves its sockets where temporary files are: here, they go with the folder.
+    own = {"SGDEPLOY_DUMP": str(folder), "TMPDIR": str(folder)}
+    environ = {**wish.environ, **own, **({"SGDEPLOY_DUMP_DRAFT": "1"} if wish.draft else {})}
     words = [wish.python, str(package_file("weights/dump.py")), *_without_weights(wish.flags)]
     log = folder / "log"
     try:

@@ -27,6 +27,8 @@ FORKED = "Using default HuggingFace chat template"
 def profile_words(lab: Lab, folder: Path, profile: str, **hosts: str) -> list[str]:
     """Give a shipped profile and what must be said on this machine: inventory, hosts by role, Python, model."""
     inventory = {"inventory": write_inventory(lab, folder), "engine.python": home.PYTHON, "model.path": home.MODEL}
+    # An engine that is killed leaves its sockets where temporary files are, and hosts of a lab share those.
+    inventory["engine.env.TMPDIR"] = folder
     placed = {key.replace("__", "."): value for key, value in hosts.items()}
     return [f"shipped:{profile}", *(f"--set={key}={value}" for key, value in {**inventory, **placed}.items())]
 

@@ -186,7 +186,7 @@ class Ranks:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**ENVIRONMENT, "SGLANG_HOST_IP": host.address, **self.kind.env, **env},
+                env={**ENVIRONMENT, "SGLANG_HOST_IP": host.address, "TMPDIR": str(self.folder), **self.kind.env, **env},
             )
         rank = Rank(host, popen, path)
         self.started.append(rank)

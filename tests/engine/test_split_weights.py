@@ -42,6 +42,7 @@ def loaded_by_engine(folder: Path, ranks: int, *flags: object, plain: bool = Fal
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
+        "TMPDIR": str(folder),
         "LOADED": str(folder),
         **({"LOADED_PLAIN": "1"} if plain else {}),
         **engine_environment(ranks),

@@ -12,7 +12,7 @@ from sgdeploy.deploy.dump import manifest
 from tests.weights.conftest import Call
 
 ENGINE = """#!{python}
-import json, os, pathlib, sys, time
+import json, os, pathlib, sys, tempfile, time
 folder = pathlib.Path(os.environ["SGDEPLOY_DUMP"])
 (folder / "words").write_text(json.dumps(sys.argv[1:]))
 {body}
@@ -22,6 +22,7 @@ for rank in range(2):
     body = {"class": "LlamaForCausalLM", "params": {"model.norm.weight": ["bfloat16", [64]]}}
     (folder / f"pp0-tp{rank}.json").write_text(json.dumps(body))
 pathlib.Path(os.environ["WORDS"]).write_text((folder / "words").read_text())
+pathlib.Path(os.environ["WORDS"] + "-temporary").write_text(tempfile.gettempdir())
 (folder / "done").touch()
 time.sleep(600)
 """
@@ -52,6 +53,9 @@ def test_what_ranks_say_becomes_a_manifest(engine: Path, tmp_path: Path, call: C
     script, *flags = json.loads((tmp_path / "words").read_text())
     assert Path(script).name == "dump.py"
     assert flags == ["--model-path", "/ckpt", "--load-format", "dummy"]
+    temporary = Path((tmp_path / "words-temporary").read_text())
+    assert temporary.name.startswith("sgdeploy-dump-")
+    assert not temporary.exists()
 
 
 def test_an_engine_that_fails_shows_its_log(engine: Path, call: Call) -> None:
