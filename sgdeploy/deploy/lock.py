@@ -99,6 +99,13 @@ async def _take(fleet: Fleet, host: PlanHost, owner: Owner, patience: Patience) 
             return
 
 
+async def holder_of(fleet: Fleet, host: PlanHost) -> Json | None:
+    """Give what whoever holds the lock on a host wrote into it; None where nobody does, or where it cannot be asked."""
+    answers = await fleet.ask("lock_owner", lambda h: {"run_dir": h.run_dir}, hosts=[host.host])
+    owner: Json | None = answers.results.get(host.host, {}).get("owner")
+    return owner
+
+
 async def wait_until_free(fleet: Fleet, host: PlanHost, patience: Patience) -> None:
     """Wait until nobody holds a lock, without taking it: what is looked at then is not about to change.
 
@@ -107,8 +114,7 @@ async def wait_until_free(fleet: Fleet, host: PlanHost, patience: Patience) -> N
     deadline = time.monotonic() + patience.seconds
     told = False
     while fleet.has(host.host) and time.monotonic() < deadline:
-        answers = await fleet.ask("lock_owner", lambda h: {"run_dir": h.run_dir}, hosts=[host.host])
-        holder = answers.results.get(host.host, {}).get("owner")
+        holder = await holder_of(fleet, host)
         if not holder:
             return
         if not told:

@@ -11,7 +11,7 @@ from sgdeploy.deploy.completion import NoCompletionError, complete
 from sgdeploy.deploy.diagnose import causes
 from sgdeploy.deploy.events import DeploymentStatus, Event, ProcessStatus
 from sgdeploy.deploy.fleet import Fleet
-from sgdeploy.deploy.lock import describe
+from sgdeploy.deploy.lock import describe, holder_of
 from sgdeploy.deploy.records import RecordedProcess, Records, survey
 from sgdeploy.deploy.watch import Watch, watching
 from sgdeploy.errors import RemoteError
@@ -97,9 +97,7 @@ async def _completion(
 
 
 async def _owner(fleet: Fleet, plan: Plan) -> str:
-    host = plan.lead_host
-    answers = await fleet.ask("lock_owner", lambda h: {"run_dir": h.run_dir}, hosts=[host.host])
-    owner = answers.results.get(host.host, {}).get("owner")
+    owner = await holder_of(fleet, plan.lead_host)
     return describe(owner) if owner else ""
 
 

@@ -11,7 +11,7 @@ from sgdeploy.deploy.approach import Approach
 from sgdeploy.deploy.diagnose import explain
 from sgdeploy.deploy.events import Note, Outcome, Step, Tell
 from sgdeploy.deploy.history import History
-from sgdeploy.deploy.lock import describe
+from sgdeploy.deploy.lock import describe, holder_of
 from sgdeploy.deploy.options import UpOptions
 from sgdeploy.deploy.prepare import check_secret
 from sgdeploy.deploy.prove import Proof
@@ -139,9 +139,7 @@ class _Run:
         if not missing:
             return
         plan = self.approach.plan
-        lead = plan.lead_host
-        answers = await self.approach.fleet.ask("lock_owner", lambda h: {"run_dir": h.run_dir}, hosts=[lead.host])
-        owner = answers.results.get(lead.host, {}).get("owner")
+        owner = await holder_of(self.approach.fleet, plan.lead_host)
         units = ", ".join(missing)
         if owner is None:
             verb = "is" if len(missing) == 1 else "are"
