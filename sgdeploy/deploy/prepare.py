@@ -164,25 +164,12 @@ def _shipped(source: str) -> str:
     return base64.b64encode(parcels.shipped(source).encode()).decode("ascii")
 
 
-def check_secrets(plan: Plan, secrets: Mapping[str, str]) -> None:
-    """Make sure that every secret has a value before any host is touched.
+def check_secrets(names: Collection[str], secrets: Mapping[str, str]) -> None:
+    """Make sure that secrets have values before any host is touched.
 
     Raises:
         UnsetSecretError: names every variable that is missing or empty.
     """
-    _check_secrets(plan.secret_names, secrets)
-
-
-def check_secret(name: str, secrets: Mapping[str, str]) -> None:
-    """Make sure that one secret has a value.
-
-    Raises:
-        UnsetSecretError: it is missing or empty.
-    """
-    _check_secrets((name,), secrets)
-
-
-def _check_secrets(names: Collection[str], secrets: Mapping[str, str]) -> None:
     missing = [name for name in names if not secrets.get(name)]
     if missing:
         raise UnsetSecretError(

@@ -117,7 +117,8 @@ class _Guard:
             self.plan, self.away = approach.plan, ""
             if not self.seen:  # Hours later, when something has failed, nobody may be there to set one.
                 guarded = self.plan.of_units({*self.plan.restarts})
-                check_secrets(self.plan.model_copy(update={"processes": guarded}), self.options.secrets)
+                needed = self.plan.model_copy(update={"processes": guarded}).secret_names
+                check_secrets(needed, self.options.secrets)
             self.seen = True
             self.restarts = replace(self.restarts, policies=self.plan.restarts)
             async with watching(approach.fleet, self.plan, self.tell) as watch:

@@ -48,7 +48,7 @@ async def up(plan: Plan, connector: Connector, tell: Tell, options: UpOptions) -
     """
     if not options.recorded:
         selected_units(plan, options.only)
-        check_secrets(plan, options.secrets)
+        check_secrets(plan.secret_names, options.secrets)
     run = _Run(plan, connector, tell, options)
     try:
         await run.to_the_end()
@@ -106,7 +106,7 @@ class _Run:
         self.step("look at the hosts")
         records, task = await self.approach.look()
         if self.options.recorded:
-            check_secrets(task.scope, self.options.secrets)
+            check_secrets(task.scope.secret_names, self.options.secrets)
         ending = {name: {*part.living} for name, part in task.parts.items()}
         leaving = {
             name: {pid for process in records.hosts[name].living if process.id in ids for pid in process.pids}

@@ -13,7 +13,7 @@ from sgdeploy.deploy.events import Note, Outcome, Step, Tell
 from sgdeploy.deploy.history import History
 from sgdeploy.deploy.lock import describe, holder_of
 from sgdeploy.deploy.options import UpOptions
-from sgdeploy.deploy.prepare import check_secret
+from sgdeploy.deploy.prepare import check_secrets
 from sgdeploy.deploy.prove import Proof
 from sgdeploy.deploy.records import Records, read_records
 from sgdeploy.deploy.replan import Replan, replan
@@ -74,7 +74,7 @@ class _Run:
         records, task = await approach.look()
         plan = approach.plan
         if plan.front_door.api_key is not None:
-            check_secret(plan.front_door.api_key.variable, self._options.secrets)
+            check_secrets((plan.front_door.api_key.variable,), self._options.secrets)
         await self._somebody_starts(task.fates)
         try:
             async with watching(approach.fleet, plan, self._tell) as watch:
